@@ -1,0 +1,437 @@
+//! One event: its exact JSON text beside the view of it that the log's rules read.
+//!
+//! The text is the truth. Copying, forking and re-writing move it as it is; nothing of a payload is ever serialised
+//! again. The typed [`Body`] holds only what folds, closers and checks need. Envelope rules: `reference/persistence.md`
+//! §3.1–§3.3; both the row that a file holds and the row that [`EventDraft`] renders go through the same reader.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::body::{Body, StepRef};
+use crate::ids::MAX_SAFE_INTEGER;
+use crate::sources::{decode_sources, encode_sources};
+use crate::{EventKind, Seq};
+
+/// Why a row is not an event of format V4. The text says what was expected and what was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowError {
+    /// Not JSON, or not the members an event has.
+    #[error("not a valid event row: {0}")]
+    Envelope(String),
+    /// The members of a known type's payload.
+    #[error("`{kind}`: {reason}")]
+    Payload {
+        /// The event's type.
+        kind: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What an event does to the surface (`reference/persistence.md` §7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SurfaceOp {
+    /// Adds a node at the end.
+    Append,
+    /// Puts one node where the nodes from `start` to `end`, both included and in surface order, were.
+    Replace {
+        /// First shadowed node.
+        start: Seq,
+        /// Last shadowed node.
+        end: Seq,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ReplaceForm<'a> {
+    #[serde(borrow)]
+    op: Cow<'a, str>,
+    start_seq: u64,
+    end_seq: u64,
+}
+
+impl SurfaceOp {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == r#""append""# {
+            return Ok(Self::Append);
+        }
+        let form: ReplaceForm<'_> = serde_json::from_str(text).map_err(|error| {
+            format!(r#"`surfaceOp` must be "append" or {{op, startSeq, endSeq}}: {error}"#)
+        })?;
+        if form.op != "replace" {
+            return Err(format!(
+                "`surfaceOp.op` must be \"replace\", found {:?}",
+                form.op
+            ));
+        }
+        Ok(Self::Replace {
+            start: Seq::new(form.start_seq),
+            end: Seq::new(form.end_seq),
+        })
+    }
+
+    fn render(self, out: &mut String) {
+        match self {
+            Self::Append => out.push_str(r#""append""#),
+            Self::Replace { start, end } => {
+                out.push_str(&format!(
+                    r#"{{"op":"replace","startSeq":{start},"endSeq":{end}}}"#
+                ));
+            }
+        }
+    }
+}
+
+/// One immutable event of a log.
+pub struct Event {
+    seq: Seq,
+    time: i64,
+    kind: EventKind,
+    ignorable: bool,
+    surface_op: Option<SurfaceOp>,
+    sources: Option<Box<[Seq]>>,
+    text: Box<str>,
+    data: Range<usize>,
+    message: Option<Range<usize>>,
+    body: Body,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    seq: u64,
+    time: i64,
+    #[serde(borrow)]
+    data: &'a RawValue,
+    #[serde(rename = "surfaceOp", borrow, default, deserialize_with = "present")]
+    surface_op: Option<&'a RawValue>,
+    #[serde(
+        rename = "sourceEventSeqs",
+        borrow,
+        default,
+        deserialize_with = "present"
+    )]
+    sources: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    ignorable: Option<&'a RawValue>,
+}
+
+/// Keeps an explicit `null` apart from an absent member: optional members are omitted, never null.
+pub(crate) fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(d).map(Some)
+}
+
+impl Event {
+    /// Reads one row, without its line feed.
+    ///
+    /// # Errors
+    /// Malformed JSON, a missing, extra or ill-typed envelope member, or a payload that breaks the core rules of its
+    /// type (§5.1). An unknown type is no error here: whether the log may hold it is decided where it is pushed.
+    pub fn from_row(text: impl Into<Box<str>>) -> Result<Self, RowError> {
+        let text: Box<str> = text.into();
+        let envelope: Envelope<'_> =
+            serde_json::from_str(&text).map_err(|error| RowError::Envelope(plain(&error)))?;
+        if envelope.seq > MAX_SAFE_INTEGER || envelope.time.unsigned_abs() > MAX_SAFE_INTEGER {
+            return Err(RowError::Envelope(
+                "`seq` and `time` must be within ±(2^53 − 1)".into(),
+            ));
+        }
+        let seq = Seq::new(envelope.seq);
+        let kind = EventKind::from_name(&envelope.kind);
+        let ignorable = match envelope.ignorable.map(RawValue::get) {
+            None => false,
+            Some("true") => true,
+            Some(other) => {
+                return Err(RowError::Envelope(format!(
+                    "`ignorable` may only be true, found {other}"
+                )));
+            }
+        };
+        let payload = |reason: String| RowError::Payload {
+            kind: kind.to_string(),
+            reason,
+        };
+        // What an unknown type means by these members is its own business: they stay opaque (§3.1).
+        let (surface_op, sources) = if kind.is_known() {
+            let op = envelope
+                .surface_op
+                .map(|raw| SurfaceOp::parse(raw.get()))
+                .transpose();
+            let sources = envelope
+                .sources
+                .map(|raw| decode_sources(raw.get(), seq))
+                .transpose();
+            (op.map_err(payload)?, sources.map_err(payload)?)
+        } else {
+            (None, None)
+        };
+        if kind.is_known() && kind.is_surface() != surface_op.is_some() {
+            return Err(payload(if kind.is_surface() {
+                "`surfaceOp` is missing on a message of the surface".into()
+            } else {
+                "`surfaceOp` stands on an event that is not on the surface".into()
+            }));
+        }
+        if kind.is_known() && !kind.is_surface() && sources.is_some() {
+            return Err(payload(
+                "`sourceEventSeqs` stands on an event that is not on the surface".into(),
+            ));
+        }
+        let data = range_in(&text, envelope.data.get());
+        let (body, message) = Body::parse(&kind, envelope.data.get()).map_err(payload)?;
+        let message = message.map(|message| range_in(&text, message));
+        Ok(Self {
+            seq,
+            time: envelope.time,
+            kind,
+            ignorable,
+            surface_op,
+            sources,
+            data,
+            message,
+            body,
+            text,
+        })
+    }
+
+    /// The event's number.
+    #[must_use]
+    pub const fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// Milliseconds since the Unix epoch; may be negative.
+    #[must_use]
+    pub const fn time(&self) -> i64 {
+        self.time
+    }
+
+    /// The event's type.
+    #[must_use]
+    pub const fn kind(&self) -> &EventKind {
+        &self.kind
+    }
+
+    /// Whether a reader that does not know the type may pass over it.
+    #[must_use]
+    pub const fn ignorable(&self) -> bool {
+        self.ignorable
+    }
+
+    /// What the event does to the surface; `None` for an event that is only logged.
+    #[must_use]
+    pub const fn surface_op(&self) -> Option<SurfaceOp> {
+        self.surface_op
+    }
+
+    /// The earlier events that this one cites.
+    #[must_use]
+    pub fn sources(&self) -> Option<&[Seq]> {
+        self.sources.as_deref()
+    }
+
+    /// The whole row, exactly as it is stored.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The exact JSON text of `data`.
+    #[must_use]
+    pub fn data(&self) -> &str {
+        &self.text[self.data.clone()]
+    }
+
+    /// The exact JSON text of the message that a surface event carries.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        self.message.clone().map(|range| &self.text[range])
+    }
+
+    /// The typed view of the payload.
+    #[must_use]
+    pub const fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The turn and step that the payload names, for the types that name both.
+    #[must_use]
+    pub const fn step(&self) -> Option<StepRef> {
+        self.body.step()
+    }
+
+    /// Reads the payload as `T`, for rules that need more of it than [`Body`] holds.
+    ///
+    /// # Errors
+    /// The payload does not have the shape of `T`.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, RowError> {
+        serde_json::from_str(self.data()).map_err(|error| RowError::Payload {
+            kind: self.kind.to_string(),
+            reason: plain(&error),
+        })
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for Event {
+    /// Two events are equal when they are stored alike.
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Event {}
+
+/// Where `part`, a slice of `whole`, lies in it.
+fn range_in(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// serde's text without its position: a row is one line, and its line in the file is known elsewhere.
+pub(crate) fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line 1 column ") {
+        Some(at) => format!("{} (byte {})", &text[..at], error.column()),
+        None => text,
+    }
+}
+
+/// The order of the last two members of a row: live appends and closers differ (§3.1). It carries no meaning, but
+/// bytes that others have seen must come out the same again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowOrder {
+    Append,
+    Closer,
+}
+
+/// An event that is not in a log yet: everything but its number and its time.
+#[derive(Clone, Debug)]
+pub struct EventDraft {
+    kind: EventKind,
+    data: Box<RawValue>,
+    surface_op: Option<SurfaceOp>,
+    sources: Option<Vec<Seq>>,
+    ignorable: bool,
+}
+
+impl EventDraft {
+    /// An event that is only logged.
+    ///
+    /// # Errors
+    /// `data` does not serialise to JSON: a map with keys that are not strings, or a float that is not finite.
+    pub fn log_only(kind: EventKind, data: &impl Serialize) -> Result<Self, RowError> {
+        let data = serde_json::value::to_raw_value(data).map_err(|error| RowError::Payload {
+            kind: kind.to_string(),
+            reason: plain(&error),
+        })?;
+        Ok(Self {
+            kind,
+            data,
+            surface_op: None,
+            sources: None,
+            ignorable: false,
+        })
+    }
+
+    /// An event whose message becomes the last node of the surface.
+    ///
+    /// # Errors
+    /// As [`EventDraft::log_only`].
+    pub fn message(kind: EventKind, data: &impl Serialize) -> Result<Self, RowError> {
+        Ok(Self {
+            surface_op: Some(SurfaceOp::Append),
+            ..Self::log_only(kind, data)?
+        })
+    }
+
+    /// Sets what the event does to the surface.
+    #[must_use]
+    pub fn with_surface_op(mut self, op: SurfaceOp) -> Self {
+        self.surface_op = Some(op);
+        self
+    }
+
+    /// Cites earlier events.
+    #[must_use]
+    pub fn with_sources(mut self, sources: impl Into<Vec<Seq>>) -> Self {
+        self.sources = Some(sources.into());
+        self
+    }
+
+    /// Lets readers that do not know the type pass over the event.
+    #[must_use]
+    pub fn with_ignorable(mut self) -> Self {
+        self.ignorable = true;
+        self
+    }
+
+    /// The event's type.
+    #[must_use]
+    pub const fn kind(&self) -> &EventKind {
+        &self.kind
+    }
+
+    /// Numbers and dates the draft and reads it back through the one reader of rows.
+    pub(crate) fn into_event(
+        self,
+        seq: Seq,
+        time: i64,
+        order: RowOrder,
+    ) -> Result<Event, RowError> {
+        let mut row = String::with_capacity(self.data.get().len() + 96);
+        row.push_str(r#"{"type":"#);
+        row.push_str(&json_string(self.kind.as_str()));
+        row.push_str(&format!(r#","seq":{seq},"time":{time},"data":"#));
+        row.push_str(self.data.get());
+        let op = |row: &mut String| {
+            if let Some(op) = self.surface_op {
+                row.push_str(r#","surfaceOp":"#);
+                op.render(row);
+            }
+        };
+        if order == RowOrder::Closer {
+            op(&mut row);
+        }
+        if let Some(sources) = &self.sources {
+            row.push_str(r#","sourceEventSeqs":"#);
+            encode_sources(sources, &mut row);
+        }
+        if order == RowOrder::Append {
+            op(&mut row);
+        }
+        if self.ignorable {
+            row.push_str(r#","ignorable":true"#);
+        }
+        row.push('}');
+        Event::from_row(row)
+    }
+}
+
+fn json_string(text: &str) -> String {
+    serde_json::to_string(text).expect("BUG: a string always serialises")
+}
+
+/// A string that must not be empty.
+pub(crate) fn non_empty<'de, D: Deserializer<'de>>(d: D) -> Result<Box<str>, D::Error> {
+    let text = Box::<str>::deserialize(d)?;
+    if text.is_empty() {
+        Err(D::Error::custom("must not be an empty string"))
+    } else {
+        Ok(text)
+    }
+}
