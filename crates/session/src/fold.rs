@@ -109,7 +109,13 @@ impl PendingInput {
             .inserted
             .iter()
             .map(|message| Arc::from(message.get()));
-        Arc::make_mut(list).splice(start..end, inserted);
+        let (kept, behind) = (&list[..start], &list[end..]);
+        *list = kept
+            .iter()
+            .cloned()
+            .chain(inserted)
+            .chain(behind.iter().cloned())
+            .collect();
         true
     }
 }
