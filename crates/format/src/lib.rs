@@ -1,1 +1,40 @@
-//! Placeholder.
+//! DeepSeek Harness session files: bytes in, valid sessions out, and back.
+//!
+//! Reads and writes format V4, raw or as zstd frames. Reading goes through four gates: the container and its frames, the
+//! version, the rows with their admission rules, and the relationships between events. What a crash leaves at the end of a
+//! file is told apart from damage to what was committed; nothing is dropped without saying so.
+//!
+//! What this crate is not: it does not know where bytes are, opens nothing, and repairs nothing. Older formats join as
+//! codecs behind the seam of `codec.rs`.
+//!
+//! ```
+//! use offshoot_format::{Container, decode};
+//! use offshoot_session::{EventDraft, EventKind, Session, SessionHeader};
+//!
+//! let mut session = Session::new(SessionHeader::new("demo".into(), 1_000))?;
+//! session.append(EventDraft::log_only(EventKind::TurnStart, &serde_json::json!({"turn": 1}))?, 1_001)?;
+//!
+//! let mut bytes = Container::Zstd.header(session.header())?;
+//! bytes.extend(Container::Zstd.batch(session.log().events().map(|event| &**event)));
+//!
+//! let stored = decode(&bytes)?;
+//! assert_eq!(stored.log.end().get(), 1);
+//! assert_eq!(stored.closers().len(), 1, "the turn is open: a reader closes it in memory");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod admission;
+mod codec;
+mod decode;
+mod encode;
+mod error;
+mod frames;
+mod header;
+mod relationships;
+mod scan;
+
+pub use decode::{StoredSession, decode, decode_as};
+pub use error::{FormatError, Place};
+pub use frames::{FrameScan, looks_compressed, scan_frame};
+pub use header::{CURRENT_VERSION, decode_header, encode_header};
+pub use scan::{Container, TornTail, read_header};

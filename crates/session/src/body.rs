@@ -1,19 +1,21 @@
 //! The typed view of payloads: exactly what folds, closers and the core checks read (`reference/persistence.md` §5.1).
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::event::{non_empty, plain, present};
+use crate::json::{ModelText, Object, count, non_empty, present, read};
+use crate::message;
 use crate::{EventKind, Seq};
 
 /// A turn and a step of it. Both count from 1; steps start again in every turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "an object")]
 pub struct StepRef {
     /// The turn.
+    #[serde(deserialize_with = "count")]
     pub turn: u64,
     /// The step within the turn.
+    #[serde(deserialize_with = "count")]
     pub step: u64,
 }
 
@@ -24,7 +26,8 @@ pub struct Call {
     pub id: Box<str>,
     /// The tool.
     pub name: Box<str>,
-    /// The arguments exactly as the model wrote them; not necessarily JSON.
+    /// The arguments as the model wrote them, not necessarily JSON. Lone surrogates, which only the row can hold, are
+    /// replaced.
     pub arguments: Box<str>,
 }
 
@@ -41,6 +44,7 @@ pub struct MessageHead {
 
 /// The named error of a tool result.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "an object")]
 pub struct ResultError {
     /// The class, such as `ToolNotStartedError`.
     pub name: Box<str>,
@@ -127,7 +131,7 @@ pub enum Body {
 
 /// Images of one message that are no longer sent.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 pub struct OffloadTarget {
     /// The event that carries the message.
     pub seq: Seq,
@@ -172,19 +176,20 @@ impl Body {
     ) -> Result<(Self, Option<&'a str>), String> {
         let body = match kind {
             EventKind::TurnStart => {
-                let TurnData { turn, .. } = read(data)?;
+                let TurnStartData { turn } = read(data)?;
                 Self::TurnStart { turn }
             }
             EventKind::TurnEnd => {
-                let TurnData { turn, reason } = read(data)?;
-                let reason = reason.ok_or("`reason` is missing")?.kind;
+                let TurnEndData { turn, reason } = read(data)?;
+                let reason = reason.0.kind;
                 Self::TurnEnd { turn, reason }
             }
             EventKind::StepStart => Self::StepStart(read(data)?),
             EventKind::StepEnd => Self::StepEnd(read(data)?),
             EventKind::AssistantAttempt => {
-                let StreamData { at, .. } = read(data)?;
-                Self::AssistantAttempt(at)
+                let AttemptData { turn, step, stream } = read(data)?;
+                message::check_stream(Some(stream))?;
+                Self::AssistantAttempt(StepRef { turn, step })
             }
             EventKind::ToolCall => {
                 let ToolCallData {
@@ -194,14 +199,12 @@ impl Body {
                     name,
                     arguments,
                 } = read(data)?;
-                Self::ToolCall(
-                    StepRef { turn, step },
-                    Call {
-                        id: call_id,
-                        name,
-                        arguments,
-                    },
-                )
+                let call = Call {
+                    id: call_id,
+                    name: name.0,
+                    arguments: arguments.0,
+                };
+                Self::ToolCall(StepRef { turn, step }, call)
             }
             EventKind::RequestHeader => request_header(data)?,
             EventKind::EndSeed => {
@@ -215,115 +218,15 @@ impl Body {
             }
             EventKind::ImageOffload => {
                 let OffloadData { targets } = read(data)?;
-                Self::ImageOffload(targets)
+                Self::ImageOffload(targets.into_iter().map(|target| target.0).collect())
             }
-            kind if kind.is_surface() => return message_body(kind, data),
+            kind if kind.is_surface() => return message::parse(kind, data),
             EventKind::Other(_) => Self::Opaque,
-            _ if data.trim_start().starts_with('{') => Self::Opaque,
+            _ if data.starts_with('{') => Self::Opaque,
             _ => return Err("`data` must be an object".into()),
         };
         Ok((body, None))
     }
-}
-
-fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, String> {
-    serde_json::from_str(data).map_err(|error| plain(&error))
-}
-
-fn message_body<'a>(kind: &EventKind, data: &'a str) -> Result<(Body, Option<&'a str>), String> {
-    if *kind == EventKind::UserMessage {
-        let message = Message::read(data, "user")?;
-        return Ok((Body::UserMessage(message.head()?), Some(data)));
-    }
-    let outer: MessageData<'_> = read(data)?;
-    let text = outer.message.get();
-    let at = outer.at;
-    let body = match kind {
-        EventKind::SystemMessage => {
-            let head = Message::read(text, "system")?.head()?;
-            if &*head.source != "system-prompt" {
-                return Err(format!(
-                    "source kind must be `system-prompt`, found `{}`",
-                    head.source
-                ));
-            }
-            Body::SystemMessage(at, head)
-        }
-        EventKind::DeveloperMessage => developer(&outer, at, text)?,
-        EventKind::AssistantMessage => {
-            match outer.stream {
-                Some(stream) if stream.get().starts_with('[') => {}
-                _ => return Err("`stream` must be a list".into()),
-            }
-            let message = Message::read(text, "assistant")?;
-            message.check_model_source()?;
-            let calls = message.calls()?;
-            Body::AssistantMessage {
-                at,
-                message: message.head()?,
-                calls,
-            }
-        }
-        _ => tool_result(&outer, at, text)?,
-    };
-    Ok((body, Some(text)))
-}
-
-fn developer(outer: &MessageData<'_>, at: StepRef, text: &str) -> Result<Body, String> {
-    let message = Message::read(text, "developer")?;
-    let additions = message
-        .blocks
-        .iter()
-        .filter(|block| block.kind == "tool-addition")
-        .count();
-    for block in &message.blocks {
-        if matches!(&*block.kind, "tool-addition" | "tool-removal") {
-            block.text(block.tool_name, "toolName")?;
-            if block.tool.is_some() {
-                return Err("a tool-addition block must not carry the tool itself".into());
-            }
-        }
-    }
-    match (additions > 0, outer.header_seq) {
-        (true, None) => Err("`headerSeq` is missing although tools are added".into()),
-        (false, Some(_)) => Err("`headerSeq` stands although no tool is added".into()),
-        _ => Ok(Body::DeveloperMessage {
-            at,
-            message: message.head()?,
-            header: outer.header_seq,
-        }),
-    }
-}
-
-fn tool_result(outer: &MessageData<'_>, at: StepRef, text: &str) -> Result<Body, String> {
-    let message = Message::read(text, "tool")?;
-    let source = &message.source;
-    if source.kind != "tool" {
-        return Err(format!(
-            "source kind must be `tool`, found `{}`",
-            source.kind
-        ));
-    }
-    let call_id = source.call_id.as_deref().filter(|id| !id.is_empty());
-    let call_id = call_id.ok_or("`source.callId` must be a non-empty string")?;
-    if message.tool_call_id.as_deref() != Some(call_id) {
-        return Err("`toolCallId` differs from `source.callId`".into());
-    }
-    let is_error = match message.is_error.map(RawValue::get) {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => return Err(format!("`isError` must be true or false, found {other}")),
-    };
-    if outer.error.is_some() && !is_error {
-        return Err("`error` stands on a result that is no error".into());
-    }
-    Ok(Body::ToolResult {
-        at,
-        call_id: call_id.into(),
-        is_error,
-        error: outer.error.clone(),
-        message: message.head()?,
-    })
 }
 
 fn request_header(data: &str) -> Result<Body, String> {
@@ -337,22 +240,16 @@ fn request_header(data: &str) -> Result<Body, String> {
             "`reason` must be initial, resume, change or series, found {reason:?}"
         ));
     }
-    if starts_series.is_some_and(|raw| raw.get() != "true") {
+    if starts_series == Some(false) {
         return Err("`startsSeries` may only be true".into());
     }
     if header.system.is_some() {
         return Err("`header.system` is retired: the prompt is a system/message".into());
     }
-    let config = &header.config;
-    if config.reasoning_effort.as_deref() == Some("") {
-        return Err("`reasoningEffort` must not be an empty string".into());
-    }
-    if header
-        .tools
-        .is_some_and(|raw| raw.get().trim_start_matches(['[', ' ']).starts_with(']'))
-    {
+    if header.tools.as_ref().is_some_and(Vec::is_empty) {
         return Err("an empty `tools` list must be left out".into());
     }
+    let config = &header.config;
     if let Some(defaults) = &header.adapter_defaults {
         if defaults.reasoning_effort.is_none() && defaults.max_tokens.is_none() {
             return Err("an empty `adapterDefaults` must be left out".into());
@@ -379,264 +276,113 @@ fn request_header(data: &str) -> Result<Body, String> {
         }
     }
     Ok(Body::RequestHeader {
-        provider: header.config.provider,
+        provider: config.provider.clone(),
         reason,
     })
 }
 
 #[derive(Deserialize)]
-struct TurnData {
+#[serde(expecting = "an object")]
+struct TurnStartData {
+    #[serde(deserialize_with = "count")]
     turn: u64,
-    reason: Option<Reason>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct TurnEndData {
+    #[serde(deserialize_with = "count")]
+    turn: u64,
+    reason: Object<Reason>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Reason {
     #[serde(deserialize_with = "non_empty")]
     kind: Box<str>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct EndSeedData {
+    #[serde(default, deserialize_with = "present")]
     inherited: Option<bool>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct OffloadData {
-    targets: Box<[OffloadTarget]>,
+    targets: Vec<Object<OffloadTarget>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolCallData {
+#[serde(expecting = "an object")]
+struct AttemptData<'a> {
+    #[serde(deserialize_with = "count")]
     turn: u64,
+    #[serde(deserialize_with = "count")]
+    step: u64,
+    #[serde(borrow)]
+    stream: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "an object")]
+struct ToolCallData {
+    #[serde(deserialize_with = "count")]
+    turn: u64,
+    #[serde(deserialize_with = "count")]
     step: u64,
     #[serde(deserialize_with = "non_empty")]
     call_id: Box<str>,
-    name: Box<str>,
-    arguments: Box<str>,
-}
-
-struct StreamData {
-    at: StepRef,
-}
-
-impl<'de> Deserialize<'de> for StreamData {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Form<'a> {
-            turn: u64,
-            step: u64,
-            #[serde(borrow)]
-            stream: &'a RawValue,
-        }
-        let form = Form::deserialize(d)?;
-        if !form.stream.get().starts_with('[') {
-            return Err(serde::de::Error::custom("`stream` must be a list"));
-        }
-        Ok(Self {
-            at: StepRef {
-                turn: form.turn,
-                step: form.step,
-            },
-        })
-    }
-}
-
-struct MessageData<'a> {
-    at: StepRef,
-    message: &'a RawValue,
-    stream: Option<&'a RawValue>,
-    header_seq: Option<Seq>,
-    error: Option<ResultError>,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for MessageData<'a> {
-    // Written out because a raw value cannot stand beside a flattened `StepRef`.
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Form<'a> {
-            turn: u64,
-            step: u64,
-            #[serde(borrow)]
-            message: &'a RawValue,
-            #[serde(borrow)]
-            stream: Option<&'a RawValue>,
-            header_seq: Option<Seq>,
-            error: Option<ResultError>,
-        }
-        let Form {
-            turn,
-            step,
-            message,
-            stream,
-            header_seq,
-            error,
-        } = Form::deserialize(d)?;
-        Ok(Self {
-            at: StepRef { turn, step },
-            message,
-            stream,
-            header_seq,
-            error,
-        })
-    }
+    name: ModelText,
+    arguments: ModelText,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Message<'a> {
-    #[serde(deserialize_with = "non_empty")]
-    id: Box<str>,
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow, rename = "content")]
-    blocks: Vec<Block<'a>>,
-    #[serde(borrow)]
-    source: Source<'a>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    is_error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Source<'a> {
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    provider: Option<&'a RawValue>,
-    #[serde(borrow)]
-    model: Option<&'a RawValue>,
-}
-
-/// A content block. Members are raw: in a block of a type that no rule reads they may be anything.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Block<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool: Option<&'a RawValue>,
-}
-
-impl<'a> Message<'a> {
-    fn read(text: &'a str, role: &str) -> Result<Self, String> {
-        let message: Self = read(text).map_err(|error| format!("message: {error}"))?;
-        if message.role != role {
-            return Err(format!("role must be `{role}`, found `{}`", message.role));
-        }
-        if message.source.kind.is_empty() {
-            return Err("`source.kind` must not be empty".into());
-        }
-        let tool_change =
-            |block: &&Block<'_>| matches!(&*block.kind, "tool-addition" | "tool-removal");
-        match message.blocks.iter().find(tool_change) {
-            Some(block) if role != "developer" => {
-                return Err(format!(
-                    "a {} block stands outside a developer/message",
-                    block.kind
-                ));
-            }
-            _ => {}
-        }
-        Ok(message)
-    }
-
-    fn head(&self) -> Result<MessageHead, String> {
-        if self.blocks.iter().any(|block| block.kind.is_empty()) {
-            return Err("a content block has an empty `type`".into());
-        }
-        Ok(MessageHead {
-            id: self.id.clone(),
-            source: (&*self.source.kind).into(),
-            is_empty: self.blocks.is_empty(),
-        })
-    }
-
-    fn check_model_source(&self) -> Result<(), String> {
-        let named = |raw: Option<&RawValue>| {
-            raw.is_some_and(|raw| raw.get().starts_with('"') && raw.get() != "\"\"")
-        };
-        if self.source.kind != "model" || !named(self.source.provider) || !named(self.source.model)
-        {
-            return Err("source must be kind `model` with `provider` and `model`".into());
-        }
-        Ok(())
-    }
-
-    fn calls(&self) -> Result<Box<[Call]>, String> {
-        self.blocks
-            .iter()
-            .filter(|block| block.kind == "tool-call")
-            .map(|block| {
-                Ok(Call {
-                    id: block.text(block.id, "id")?,
-                    name: block.text(block.name, "name")?,
-                    arguments: read::<Box<str>>(block.arguments.map_or("null", RawValue::get))
-                        .map_err(|_| "tool-call block: `arguments` must be a string")?,
-                })
-            })
-            .collect()
-    }
-}
-
-impl Block<'_> {
-    fn text(&self, raw: Option<&RawValue>, member: &str) -> Result<Box<str>, String> {
-        raw.and_then(|raw| read::<Box<str>>(raw.get()).ok())
-            .filter(|text| !text.is_empty())
-            .ok_or_else(|| format!("{} block: `{member}` must be a non-empty string", self.kind))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct RequestHeaderData<'a> {
     #[serde(borrow)]
-    header: HeaderForm<'a>,
+    header: Object<HeaderForm<'a>>,
     reason: Box<str>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    starts_series: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "present")]
+    starts_series: Option<bool>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct HeaderForm<'a> {
-    config: ConfigForm,
-    adapter_defaults: Option<DefaultsForm>,
+    config: Object<ConfigForm>,
+    #[serde(default, deserialize_with = "present")]
+    adapter_defaults: Option<Object<DefaultsForm>>,
     #[serde(borrow, default, deserialize_with = "present")]
-    tools: Option<&'a RawValue>,
+    tools: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default, deserialize_with = "present")]
     system: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct ConfigForm {
     #[serde(deserialize_with = "non_empty")]
     provider: Box<str>,
     #[serde(deserialize_with = "non_empty", rename = "model")]
     _model: Box<str>,
+    #[serde(default, deserialize_with = "present_non_empty")]
     reasoning_effort: Option<Box<str>>,
     max_tokens: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
 struct DefaultsForm {
+    #[serde(default, deserialize_with = "present")]
     reasoning_effort: Option<bool>,
+    #[serde(default, deserialize_with = "present")]
     max_tokens: Option<bool>,
+}
+
+fn present_non_empty<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Box<str>>, D::Error> {
+    non_empty(d).map(Some)
 }

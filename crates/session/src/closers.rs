@@ -152,7 +152,8 @@ impl OpenTail {
         }
     }
 
-    /// The events that close this tail, numbered from `at` and dated `time`; none when no turn is open.
+    /// The events that close this tail, numbered from `at` (the end of its log, or behind it) and dated `time` (that of an
+    /// event of its log); none when no turn is open.
     #[must_use]
     pub fn closers(&self, at: LogOffset, time: i64, cause: CloseCause) -> Vec<Event> {
         let Some(turn) = self.turn else {

@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::body::{Body, StepRef};
 use crate::ids::MAX_SAFE_INTEGER;
+use crate::json::{plain, present, read};
 use crate::sources::{decode_sources, encode_sources};
 use crate::{EventKind, Seq};
 
@@ -48,8 +48,8 @@ pub enum SurfaceOp {
     },
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
 struct ReplaceForm<'a> {
     #[serde(borrow)]
     op: Cow<'a, str>,
@@ -62,7 +62,7 @@ impl SurfaceOp {
         if text == r#""append""# {
             return Ok(Self::Append);
         }
-        let form: ReplaceForm<'_> = serde_json::from_str(text).map_err(|error| {
+        let form: ReplaceForm<'_> = read(text).map_err(|error| {
             format!(r#"`surfaceOp` must be "append" or {{op, startSeq, endSeq}}: {error}"#)
         })?;
         if form.op != "replace" {
@@ -104,7 +104,7 @@ pub struct Event {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct Envelope<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
@@ -125,21 +125,21 @@ struct Envelope<'a> {
     ignorable: Option<&'a RawValue>,
 }
 
-/// Keeps an explicit `null` apart from an absent member: optional members are omitted, never null.
-pub(crate) fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(d).map(Some)
-}
-
 impl Event {
     /// Reads one row, without its line feed.
     ///
     /// # Errors
-    /// Malformed JSON, a missing, extra or ill-typed envelope member, or a payload that breaks the core rules of its
-    /// type (§5.1). An unknown type is no error here: whether the log may hold it is decided where it is pushed.
+    /// Malformed JSON, a missing, extra, repeated or ill-typed envelope member, or a payload that breaks the core rules
+    /// of its type (§5.1). An unknown type is no error here: whether the log may hold it is decided where it is pushed.
+    ///
+    /// Lone surrogates are kept in everything that is opaque here and in what a model wrote (names and arguments of its
+    /// calls); in the ids, kinds and member names that rules compare they are refused.
     pub fn from_row(text: impl Into<Box<str>>) -> Result<Self, RowError> {
         let text: Box<str> = text.into();
-        let envelope: Envelope<'_> =
-            serde_json::from_str(&text).map_err(|error| RowError::Envelope(plain(&error)))?;
+        if text.contains('\n') {
+            return Err(RowError::Envelope("a row is one line".into()));
+        }
+        let envelope: Envelope<'_> = read(&text).map_err(RowError::Envelope)?;
         if envelope.seq > MAX_SAFE_INTEGER || envelope.time.unsigned_abs() > MAX_SAFE_INTEGER {
             return Err(RowError::Envelope(
                 "`seq` and `time` must be within ±(2^53 − 1)".into(),
@@ -302,15 +302,6 @@ fn range_in(whole: &str, part: &str) -> Range<usize> {
     start..start + part.len()
 }
 
-/// serde's text without its position: a row is one line, and its line in the file is known elsewhere.
-pub(crate) fn plain(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line 1 column ") {
-        Some(at) => format!("{} (byte {})", &text[..at], error.column()),
-        None => text,
-    }
-}
-
 /// The order of the last two members of a row: live appends and closers differ (§3.1). It carries no meaning, but
 /// bytes that others have seen must come out the same again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,14 +415,4 @@ impl EventDraft {
 
 fn json_string(text: &str) -> String {
     serde_json::to_string(text).expect("BUG: a string always serialises")
-}
-
-/// A string that must not be empty.
-pub(crate) fn non_empty<'de, D: Deserializer<'de>>(d: D) -> Result<Box<str>, D::Error> {
-    let text = Box::<str>::deserialize(d)?;
-    if text.is_empty() {
-        Err(D::Error::custom("must not be an empty string"))
-    } else {
-        Ok(text)
-    }
 }

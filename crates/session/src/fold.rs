@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::body::Body;
 use crate::closers::OpenTail;
 use crate::event::SurfaceOp;
+use crate::json::Object;
 use crate::shared_vec::SharedVec;
 use crate::surface::Surface;
 use crate::{Event, EventKind, Seq};
@@ -19,7 +20,7 @@ pub enum Finding {
     /// A step was closed although calls in it had no result. History is not rewritten, so it stays; but a provider
     /// refuses such a conversation, and so does continuing it here.
     UnansweredCalls {
-        /// The `step/end`.
+        /// What closed it: the `step/end`, or, in a log that lacks it, the `turn/end` or the next `turn/start`.
         seq: Seq,
         /// The calls without a result, with the `assistant/message` that asks for each.
         calls: Arc<[(Box<str>, Seq)]>,
@@ -90,7 +91,7 @@ impl PendingInput {
     }
 
     fn splice(&mut self, event: &Event) -> bool {
-        let Ok(splice) = event.parse::<Splice<'_>>() else {
+        let Ok(Object(splice)) = event.parse::<Object<Splice<'_>>>() else {
             return false;
         };
         let list = match &*splice.target {
@@ -133,7 +134,7 @@ struct Splice<'a> {
 
 /// The folds of one prefix of a log.
 #[derive(Clone, Debug, Default)]
-pub struct Folds {
+pub(crate) struct Folds {
     pub(crate) surface: Surface,
     pub(crate) open: OpenTail,
     pub(crate) input: PendingInput,
@@ -173,7 +174,7 @@ impl Folds {
     /// Applies an event that was validated against exactly this state.
     pub(crate) fn apply(&mut self, event: &Event) {
         self.surface.apply(event);
-        if let Body::StepEnd(_) = event.body()
+        if let Body::StepEnd(_) | Body::TurnEnd { .. } | Body::TurnStart { .. } = event.body()
             && !self.open.pending().is_empty()
         {
             let calls = self

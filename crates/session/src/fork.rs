@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::closers::CloseCause;
-use crate::event::{EventDraft, RowOrder};
+use crate::event::{EventDraft, RowError, RowOrder};
 use crate::fold::{CompletedPrefix, Finding};
 use crate::{Event, EventKind, EventLog, LogOffset, Seq};
 
@@ -20,7 +20,7 @@ pub enum ForkError {
     /// No live session has this id.
     #[error("session `{0}` is not live in this store")]
     SessionNotFound(crate::SessionId),
-    /// The session was live once and is not any more, or is another one with the same id.
+    /// Another session with the same id is live.
     #[error("this handle of session `{0}` is not the live one")]
     SessionNotLive(crate::SessionId),
     /// The cut is not an event of the source.
@@ -98,10 +98,10 @@ pub(crate) struct EndSeedData {
     pub(crate) inherited: bool,
 }
 
-pub(crate) fn end_seed(at: LogOffset, time: i64, inherited: bool) -> Event {
+/// Fails only for a time beyond ±(2^53 − 1).
+pub(crate) fn end_seed(at: LogOffset, time: i64, inherited: bool) -> Result<Event, RowError> {
     EventDraft::log_only(EventKind::EndSeed, &EndSeedData { inherited })
         .and_then(|draft| draft.into_event(at.seq(), time, RowOrder::Append))
-        .expect("BUG: a marker keeps the rules of its own type")
 }
 
 /// The seed of a fork whose last inherited event is `boundary`; any event may be.
@@ -121,7 +121,8 @@ pub fn build_fork_seed(log: &EventLog, boundary: Seq) -> Result<ForkSeed, ForkEr
     let inherited = boundary.after();
     let time = last.time();
     let mut seed = log.prefix(inherited);
-    let marker = end_seed(inherited, time, true);
+    let marker = end_seed(inherited, time, true)
+        .expect("BUG: the time of an event of the log is a valid time");
     let closers = seed
         .open_tail()
         .closers(marker.seq().after(), time, CloseCause::Forked);
@@ -157,19 +158,30 @@ impl EventLog {
     /// # Errors
     /// [`NotContinuable`] when a closed step whose messages the model still sees has calls without results.
     pub fn continuable(&self) -> Result<(), NotContinuable> {
-        let seen = |finding: &&Finding| match finding {
-            Finding::UnansweredCalls { calls, .. } => calls
-                .iter()
-                .any(|(_, asked)| self.surface().contains(*asked)),
+        let Some((seq, calls)) = self.first_unanswered() else {
+            return Ok(());
         };
-        match self.findings().find(seen) {
-            None => Ok(()),
-            Some(Finding::UnansweredCalls { seq, calls }) => Err(NotContinuable {
-                seq: *seq,
-                calls: calls.iter().map(|(id, _)| id.to_string()).collect(),
-                nearest_cut: seq.before().last(),
-            }),
+        // A cut may undo the replacement that hid an earlier such step, so each is tried.
+        let mut cut = self.prefix(seq.before());
+        while let Some((seq, _)) = cut.first_unanswered() {
+            cut = cut.prefix(seq.before());
         }
+        Err(NotContinuable {
+            seq,
+            calls,
+            nearest_cut: cut.end().last(),
+        })
+    }
+
+    /// The first closed step with unanswered calls that the model still sees, and those calls.
+    fn first_unanswered(&self) -> Option<(Seq, Vec<String>)> {
+        self.findings().find_map(|finding| match finding {
+            Finding::UnansweredCalls { seq, calls } => {
+                let seen = calls.iter().filter(|(_, at)| self.surface().contains(*at));
+                let seen: Vec<String> = seen.map(|(id, _)| id.to_string()).collect();
+                (!seen.is_empty()).then_some((*seq, seen))
+            }
+        })
     }
 }
 
@@ -180,7 +192,7 @@ impl EventLog {
     named(calls)
 )]
 pub struct NotContinuable {
-    /// The `step/end` that closed the step too early.
+    /// The event that closed the step too early.
     pub seq: Seq,
     /// The calls that were never answered.
     pub calls: Vec<String>,

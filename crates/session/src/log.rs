@@ -13,7 +13,7 @@ use crate::event::RowError;
 use crate::fold::{Finding, Folds, PendingInput};
 use crate::shared_vec::SharedVec;
 use crate::surface::Surface;
-use crate::{Event, LogOffset, Seq, derive};
+use crate::{Event, EventKind, LogOffset, Seq, derive};
 
 /// Events between two remembered folds: the most that a cut replays.
 const CHECKPOINT: usize = 256;
@@ -46,7 +46,7 @@ pub enum LogError {
         /// What is wrong.
         source: RowError,
     },
-    /// The event does not fit the surface.
+    /// The event does not fit the surface, or names an event that is not there or not what it should be.
     #[error("event {seq}: {reason}")]
     Surface {
         /// The event's seq.
@@ -116,15 +116,32 @@ impl EventLog {
         }
         let surface = |reason| LogError::Surface { seq, reason };
         self.folds.surface.plan(event, self).map_err(surface)?;
-        if let Body::ImageOffload(targets) = event.body() {
-            if let Some(target) = targets.iter().find(|target| target.seq >= seq) {
-                return Err(surface(format!(
-                    "image/offload names event {}, which is not earlier",
-                    target.seq
-                )));
+        self.check_references(event).map_err(surface)
+    }
+
+    /// The events that a payload names must be there, and be what it takes them for.
+    fn check_references(&self, event: &Event) -> Result<(), String> {
+        match event.body() {
+            Body::ImageOffload(targets) => {
+                match targets.iter().find(|target| target.seq >= event.seq()) {
+                    None => Ok(()),
+                    Some(target) => Err(format!(
+                        "image/offload names event {}, which is not earlier",
+                        target.seq
+                    )),
+                }
             }
+            Body::DeveloperMessage {
+                header: Some(header),
+                ..
+            } => match self.get(*header).map(|event| event.kind()) {
+                Some(EventKind::RequestHeader) => Ok(()),
+                _ => Err(format!(
+                    "`headerSeq` names event {header}, which is no earlier request/header"
+                )),
+            },
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn push_checked(&mut self, event: Arc<Event>) -> &Arc<Event> {

@@ -35,6 +35,9 @@ pub enum SeedError {
     /// The seed of a new child is the inherited prefix alone, or has the child's marker right behind it.
     #[error("event {0} of the seed must be the `session/end-seed` that ends the inherited prefix")]
     MarkerMissing(Seq),
+    /// The marker cannot be dated.
+    #[error("the time {0} is not within ±(2^53 − 1)")]
+    Time(i64),
     /// The cut is where the last tagged marker is.
     #[error(
         "the inherited prefix was counted up to {inherited}, but a later marker stands at {marker}"
@@ -174,10 +177,11 @@ impl Session {
         if fork && inherited != first_live && !marked {
             return Err(SeedError::MarkerMissing(inherited.seq()));
         }
-        if let Some(marker) = log.inherited_marker() {
-            if marked && marker != inherited.seq() {
-                return Err(SeedError::LaterMarker { inherited, marker });
-            }
+        if let Some(marker) = log.inherited_marker()
+            && marked
+            && marker != inherited.seq()
+        {
+            return Err(SeedError::LaterMarker { inherited, marker });
         }
         let needs_marker = if fork {
             !marked
@@ -185,7 +189,7 @@ impl Session {
             !log.last().is_some_and(|event| is_end_seed(event, false))
         };
         if needs_marker {
-            let marker = end_seed(log.end(), now, fork);
+            let marker = end_seed(log.end(), now, fork).map_err(|_| SeedError::Time(now))?;
             log.push(marker).expect("BUG: a marker fits any log");
         }
         let first_lifecycle = if fork { inherited } else { first_live };

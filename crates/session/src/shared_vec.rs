@@ -35,6 +35,7 @@ pub(crate) struct SharedVec<T> {
     /// Elements in the tree: a multiple of `LEAF`.
     in_tree: usize,
     /// The elements behind the tree: at most `LEAF` of them.
+    #[expect(clippy::rc_buffer, reason = "grows in place while it is not shared")]
     tail: Arc<Vec<T>>,
 }
 

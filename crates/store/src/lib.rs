@@ -1,1 +1,43 @@
-//! Placeholder.
+//! Where sessions are kept: the [`Persistence`] trait and its backend of JSONL files.
+//!
+//! A log is created by linking a finished file into place and changed only by appending. A batch is durable when
+//! [`SessionWriter::append`] returns, or was taken back when it fails. One process writes a session at a time, held by a
+//! kernel lock; anybody reads and forks it meanwhile. Opening a session for writing repairs what a crash has left, in one
+//! durable batch.
+//!
+//! What this crate is not: it knows no agents, no HTTP and no async runtime, reads no clock, and validates nothing itself:
+//! that is `offshoot-format`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use offshoot_format::Container;
+//! use offshoot_session::{EventDraft, EventKind, Session, SessionHeader};
+//! use offshoot_store::{JsonlStore, Persistence};
+//!
+//! # let home = tempfile::tempdir()?;
+//! let store = JsonlStore::new(home.path().join("sessions"), Container::Zstd);
+//! let mut session = Session::new(SessionHeader::new("demo".into(), 1_000))?;
+//! let mut writer = store.create(session.header())?;
+//! let event = session.append(EventDraft::log_only(EventKind::TurnStart, &serde_json::json!({"turn": 1}))?, 1_001)?;
+//! writer.append(&[event])?;
+//! drop(writer); // the process ends in the middle of the turn
+//!
+//! let opened = store.open(&"demo".into(), 2_000)?;
+//! let kinds: Vec<&str> = opened.session.log().events().map(|event| event.kind().as_str()).collect();
+//! assert_eq!(kinds, ["turn/start", "turn/end", "session/end-seed"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod disk;
+mod error;
+mod jsonl;
+mod layout;
+mod lock;
+mod persistence;
+mod repair;
+mod writer;
+
+pub use disk::{Disk, LogFile, RealDisk};
+pub use error::StoreError;
+pub use jsonl::JsonlStore;
+pub use persistence::{Listed, OpenSession, Persistence, ReadSession, Repair, SessionWriter};

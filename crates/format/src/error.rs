@@ -1,0 +1,128 @@
+//! Why bytes are not a session this version can use, and where in them the reason stands.
+
+use offshoot_session::LogOffset;
+
+/// A place in a session file. Lines count from 1, and line 1 is the header; in a compressed file they count in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: u64,
+    /// The seq that the line has or should have.
+    pub seq: LogOffset,
+    /// The offset in the file: of the line itself, or in a compressed file of the frame that holds it.
+    pub byte: u64,
+}
+
+/// Why bytes are not a session this version can use. Nothing was changed and nothing was dropped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// No header line that was ever finished.
+    #[error("the file has no complete header line ({bytes} bytes)")]
+    Empty {
+        /// The size of the file.
+        bytes: u64,
+    },
+    /// The first line is not a session header.
+    #[error("line 1: {reason}")]
+    MalformedHeader {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A version that this program does not read.
+    #[error("{}", unsupported(version, *current))]
+    UnsupportedVersion {
+        /// The version that the header names, as it is written there.
+        version: String,
+        /// The version that this program writes.
+        current: u64,
+    },
+    /// An event that may not be passed over and that this version does not know.
+    #[error(
+        "line {}: event {} has the required type `{kind}`, which this version does not know",
+        place.line, place.seq
+    )]
+    UnknownRequiredEvent {
+        /// Where.
+        place: Place,
+        /// The type.
+        kind: String,
+    },
+    /// Damage in a part of the log that was committed.
+    #[error("line {}: {reason}", place.line)]
+    Damaged {
+        /// Where.
+        place: Place,
+        /// What was expected and what was found.
+        reason: String,
+    },
+    /// A compressed file whose frames are damaged.
+    #[error("byte {byte}: {reason}")]
+    CorruptFrame {
+        /// The offset of the frame in the file.
+        byte: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Header and log contradict each other.
+    #[error("{reason}")]
+    Inconsistent {
+        /// What contradicts what.
+        reason: String,
+    },
+}
+
+impl FormatError {
+    /// The stable machine code.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Empty { .. } => "EMPTY_LOG",
+            Self::MalformedHeader { .. } => "MALFORMED_HEADER",
+            Self::UnsupportedVersion { .. } => "UNSUPPORTED_VERSION",
+            Self::UnknownRequiredEvent { .. } => "UNKNOWN_REQUIRED_EVENT",
+            Self::Damaged { .. } => "DAMAGED_LOG",
+            Self::CorruptFrame { .. } => "CORRUPT_FRAME",
+            Self::Inconsistent { .. } => "INCONSISTENT_LOG",
+        }
+    }
+
+    /// Whether another program version may well read the same bytes: they are not damaged.
+    #[must_use]
+    pub const fn is_unsupported(&self) -> bool {
+        matches!(self, Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. })
+    }
+
+    /// Where in the file, as far as it is one line.
+    #[must_use]
+    pub const fn place(&self) -> Option<Place> {
+        match self {
+            Self::UnknownRequiredEvent { place, .. } | Self::Damaged { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// What a person can do about it.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Empty { .. } => "nothing was ever stored in it; it may be deleted",
+            Self::MalformedHeader { .. } => "check that this is a session file",
+            Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. } => {
+                "the file is intact; open it with the version that wrote it, or with a newer one"
+            }
+            Self::Damaged { .. } | Self::CorruptFrame { .. } | Self::Inconsistent { .. } => {
+                "the file was left as it is; restore it from a backup, or fork another branch of the conversation"
+            }
+        }
+    }
+}
+
+fn unsupported(version: &str, current: u64) -> String {
+    let newer = version.parse::<u64>().is_ok_and(|version| version > current);
+    if newer {
+        format!("the file has format version {version}; this program reads version {current}: it was written by a newer one")
+    } else {
+        format!("the file has format version {version}; this program reads version {current} and has no way up from there")
+    }
+}

@@ -1,0 +1,174 @@
+//! Why the store could not do what it was asked. Every variant names the session or the path.
+
+use std::io;
+use std::path::PathBuf;
+
+use offshoot_format::FormatError;
+use offshoot_session::{LogOffset, NotContinuable, SeedError, Seq, SessionId};
+
+/// A failed operation on a store. Nothing that was acknowledged before is lost by it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No session with this id is stored here.
+    #[error("session `{id}` was not found in `{}`", root.display())]
+    NotFound {
+        /// The id.
+        id: SessionId,
+        /// Where it was looked for.
+        root: PathBuf,
+    },
+    /// The id is stored here already.
+    #[error("session `{id}` exists already at `{}`", path.display())]
+    AlreadyExists {
+        /// The id.
+        id: SessionId,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Another writer holds the session.
+    #[error("session `{id}` is open for writing elsewhere (`{}` is locked)", lock.display())]
+    AlreadyOwned {
+        /// The id.
+        id: SessionId,
+        /// The lock.
+        lock: PathBuf,
+    },
+    /// The same id is stored twice, and neither is better than the other.
+    #[error("session `{id}` is stored more than once: {}", list(paths))]
+    Ambiguous {
+        /// The id.
+        id: SessionId,
+        /// Its files.
+        paths: Vec<PathBuf>,
+    },
+    /// A file is not where its own header says it belongs.
+    #[error("`{}` holds session `{found}`, which belongs elsewhere: expected `{expected}` here", path.display())]
+    Misplaced {
+        /// The file.
+        path: PathBuf,
+        /// What the path stands for.
+        expected: String,
+        /// The id in its header.
+        found: SessionId,
+    },
+    /// An id or a working directory that cannot name a path.
+    #[error("{name} cannot name a session directory: {reason}")]
+    InvalidName {
+        /// The id or directory.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The bytes are not a session that this version can use.
+    #[error("`{}`: {source}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// Header and log do not make a session.
+    #[error("`{}`: {source}", path.display())]
+    Seed {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        source: SeedError,
+    },
+    /// The session can be read and forked, but no provider would accept it going on.
+    #[error("session `{id}` cannot be continued: {source}")]
+    NotContinuable {
+        /// The id.
+        id: SessionId,
+        /// Where the reason stands, and the nearest cut that works.
+        source: NotContinuable,
+    },
+    /// A batch that does not follow what is stored.
+    #[error("append to session `{id}`: expected event {expected} next, found {found}")]
+    AppendMismatch {
+        /// The id.
+        id: SessionId,
+        /// The number of stored events.
+        expected: LogOffset,
+        /// The seq of the event that came instead.
+        found: Seq,
+    },
+    /// An operation of the file system failed.
+    #[error("could not {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An append failed and could not be taken back either. The writer refuses everything until the session is opened
+    /// anew.
+    #[error("could not append to `{}` ({append}), nor take the failed append back ({rollback})", path.display())]
+    Poisoned {
+        /// The file.
+        path: PathBuf,
+        /// Why the append failed.
+        append: String,
+        /// Why the rollback failed.
+        rollback: String,
+    },
+}
+
+impl StoreError {
+    /// The stable machine code.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "SESSION_NOT_FOUND",
+            Self::AlreadyExists { .. } => "SESSION_ALREADY_EXISTS",
+            Self::AlreadyOwned { .. } => "SESSION_ALREADY_OWNED",
+            Self::Ambiguous { .. } => "SESSION_AMBIGUOUS",
+            Self::Misplaced { .. } => "SESSION_MISPLACED",
+            Self::InvalidName { .. } => "INVALID_NAME",
+            Self::Format { source, .. } => source.code(),
+            Self::Seed { .. } => "INVALID_SEED",
+            Self::NotContinuable { .. } => "NOT_CONTINUABLE",
+            Self::AppendMismatch { .. } => "APPEND_MISMATCH",
+            Self::Io { .. } => "IO_ERROR",
+            Self::Poisoned { .. } => "WRITER_POISONED",
+        }
+    }
+
+    /// What a person can do about it, if there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound { .. } => Some("`offshoot ls` shows the sessions that are there".into()),
+            Self::AlreadyOwned { .. } => {
+                Some("close it there, or fork it: a fork needs no lock on its source".into())
+            }
+            Self::Format { source, .. } => Some(source.hint().into()),
+            Self::NotContinuable { source, .. } => source
+                .nearest_cut
+                .map(|cut| format!("fork it at {cut}: there the step is still open, and the fork answers its calls")),
+            Self::Ambiguous { .. } | Self::Misplaced { .. } => {
+                Some("move one of the files out of the home; nothing was changed".into())
+            }
+            Self::Poisoned { .. } => {
+                Some("the session opens again and repairs itself once the disk takes writes".into())
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
+    paths.join(", ")
+}

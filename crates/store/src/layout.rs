@@ -1,0 +1,174 @@
+//! Names on disk: which directory and which file a session has (`reference/persistence.md` §1.2).
+
+use std::path::{Path, PathBuf};
+
+use offshoot_format::{CURRENT_VERSION, Container};
+use offshoot_session::{SessionHeader, SessionId};
+
+use crate::StoreError;
+
+/// The lock beside a log. It is never deleted and has no content.
+pub(crate) const LOCK_NAME: &str = "session.lock";
+/// A repair on its way into a log; see `repair.rs`.
+pub(crate) const REPAIR_NAME: &str = "session.repair";
+
+const NO_CWD: &str = "_no-cwd";
+const MAX_SLUG: usize = 251;
+
+/// A generation of a log: its format version and how it is packed, both told by the file name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation {
+    pub(crate) version: u64,
+    pub(crate) container: Container,
+}
+
+impl Generation {
+    pub(crate) const fn current(container: Container) -> Self {
+        Self { version: CURRENT_VERSION, container }
+    }
+
+    pub(crate) fn file_name(self) -> String {
+        let version = match self.version {
+            0 => String::new(),
+            version => format!(".v{version}"),
+        };
+        let packing = match self.container {
+            Container::Raw => "",
+            Container::Zstd => ".zstd",
+        };
+        format!("session{version}.jsonl{packing}")
+    }
+
+    /// Reads a file name; `None` for every name that is not canonical, such as a temporary one.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let (stem, container) = match name.strip_suffix(".zstd") {
+            Some(stem) => (stem, Container::Zstd),
+            None => (name, Container::Raw),
+        };
+        let middle = stem.strip_prefix("session")?.strip_suffix(".jsonl")?;
+        let version = match middle {
+            "" => 0,
+            _ => {
+                let digits = middle.strip_prefix(".v")?;
+                let canonical = digits.starts_with(|first: char| ('1'..='9').contains(&first))
+                    && digits.bytes().all(|byte| byte.is_ascii_digit());
+                canonical.then(|| digits.parse().ok())??
+            }
+        };
+        Some(Self { version, container })
+    }
+}
+
+/// The directory of a session below a root.
+pub(crate) fn session_dir(root: &Path, header: &SessionHeader) -> Result<PathBuf, StoreError> {
+    let project = match &header.cwd {
+        None => NO_CWD.to_owned(),
+        Some(cwd) => project_dir(cwd)?,
+    };
+    Ok(root.join(project).join(encode_id(&header.id)?))
+}
+
+/// The directory name of an id. Injective: no two ids share one, and none escapes its parent.
+pub(crate) fn encode_id(id: &SessionId) -> Result<String, StoreError> {
+    match id.as_str() {
+        "" => Err(StoreError::InvalidName {
+            name: "the session id \"\"".into(),
+            reason: "it is empty",
+        }),
+        "." => Ok("~002E".into()),
+        ".." => Ok("~002E~002E".into()),
+        id => Ok(encode_units(id, false)),
+    }
+}
+
+fn project_dir(cwd: &str) -> Result<String, StoreError> {
+    if cwd.is_empty() {
+        return Err(StoreError::InvalidName {
+            name: "the working directory \"\"".into(),
+            reason: "it is empty",
+        });
+    }
+    let slug = encode_units(cwd, true);
+    let slug = match slug.trim_start_matches('-') {
+        "" => "root",
+        slug => slug,
+    };
+    Ok(format!("--{}--", &slug[..slug.len().min(MAX_SLUG)]))
+}
+
+/// `~XXXX` per UTF-16 unit that is not a plain character; runs of separators become one `-` where that is wanted.
+fn encode_units(text: &str, join_separators: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut in_separator = false;
+    for unit in text.encode_utf16() {
+        let plain = char::from_u32(u32::from(unit))
+            .filter(|unit| unit.is_ascii_alphanumeric() || matches!(unit, '.' | '_' | '-'));
+        let separator = join_separators && [b'/', b'\\', b':'].map(u16::from).contains(&unit);
+        if let Some(plain) = plain {
+            out.push(plain);
+        } else if separator && !in_separator {
+            out.push('-');
+        } else if !separator {
+            out.push_str(&format!("~{unit:04X}"));
+        }
+        in_separator = separator;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_become_names_that_never_escape_and_never_collide() {
+        let cases = [
+            ("session-1", "session-1"),
+            ("../../etc/passwd", "..~002F..~002Fetc~002Fpasswd"),
+            (".", "~002E"),
+            ("..", "~002E~002E"),
+            ("a~b", "a~007Eb"),
+            ("ä b", "~00E4~0020b"),
+            ("😀", "~D83D~DE00"),
+        ];
+        for (id, name) in cases {
+            assert_eq!(encode_id(&id.into()).unwrap(), name);
+        }
+        assert!(encode_id(&"".into()).is_err());
+    }
+
+    #[test]
+    fn project_directories_are_readable_and_bounded() {
+        let cases = [
+            ("/work/demo", "--work-demo--"),
+            ("/", "--root--"),
+            (r"C:\Users\me", "--C-Users-me--"),
+            ("/a//b/ c", "--a-b-~0020c--"),
+            ("/-x", "--x--"),
+        ];
+        for (cwd, name) in cases {
+            assert_eq!(project_dir(cwd).unwrap(), name, "{cwd}");
+        }
+        assert_eq!(project_dir(&format!("/{}", "x".repeat(999))).unwrap().len(), 255);
+    }
+
+    #[test]
+    fn only_canonical_file_names_are_generations() {
+        for name in ["session.jsonl", "session.jsonl.zstd", "session.v4.jsonl", "session.v12.jsonl.zstd"] {
+            assert_eq!(Generation::parse(name).map(Generation::file_name), Some(name.to_owned()));
+        }
+        for name in [
+            "session.v0.jsonl",
+            "session.v04.jsonl",
+            "session.V4.jsonl",
+            "session.v.jsonl",
+            "session.v4.jsonl.0123456789ab.tmp",
+            "session.v4.jsonl.gz",
+            "session.lock",
+            "session.v99999999999999999999.jsonl",
+            "branch.o1.jsonl.zstd",
+        ] {
+            assert_eq!(Generation::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! What the server answers: one value a request.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::gate::{Gate, Gates};
+
+/// A tool call that the scripted model makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptedToolCall {
+    /// The call's id.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments, as text: a model may well write broken JSON.
+    pub arguments: String,
+}
+
+impl<I: Into<String>, N: Into<String>, A: Into<String>> From<(I, N, A)> for ScriptedToolCall {
+    fn from((id, name, arguments): (I, N, A)) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+        }
+    }
+}
+
+/// The token counts of a reply, in the words of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// All tokens of the request, cached ones included.
+    pub prompt_tokens: u64,
+    /// All tokens of the answer, reasoning included.
+    pub completion_tokens: u64,
+    /// How many of the request's tokens came from a cache.
+    pub cached_tokens: u64,
+    /// How many of the answer's tokens were reasoning.
+    pub reasoning_tokens: u64,
+}
+
+impl Default for Usage {
+    /// Small numbers, all different, so that a mix-up shows.
+    fn default() -> Self {
+        Self {
+            prompt_tokens: 17,
+            completion_tokens: 5,
+            cached_tokens: 3,
+            reasoning_tokens: 2,
+        }
+    }
+}
+
+/// The answer to one request.
+///
+/// A streamed reply is a list of chunks, each sent on its own; chunk numbers in this API count from 0 and include the
+/// final `[DONE]`. Clones share their gates.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) resets: bool,
+    pub(super) head_gate: Option<Gate>,
+    pub(super) gates: BTreeMap<usize, Gate>,
+    pub(super) ending: Ending,
+    content: Content,
+    /// Only so many chunks are sent.
+    cut: Option<usize>,
+}
+
+/// How a body ends once its chunks are out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// As HTTP wants it.
+    Complete,
+    /// The connection breaks inside the body.
+    Disconnect,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Completion(Completion),
+    Chunks(Vec<Bytes>),
+}
+
+#[derive(Clone, Debug)]
+struct Completion {
+    reasoning: String,
+    text: String,
+    tool_calls: Vec<ScriptedToolCall>,
+    finish_reason: String,
+    usage: Option<Usage>,
+    done: bool,
+}
+
+impl Reply {
+    /// A streamed answer of text, one chunk a word.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::completion("", text, Vec::new())
+    }
+
+    /// A streamed answer that reasons first.
+    pub fn reasoning_then_text(reasoning: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::completion(reasoning, text, Vec::new())
+    }
+
+    /// A streamed answer that only calls tools.
+    pub fn tool_calls(calls: impl IntoIterator<Item = impl Into<ScriptedToolCall>>) -> Self {
+        Self::text_then_tool_calls("", calls)
+    }
+
+    /// A streamed answer that says something and then calls tools.
+    pub fn text_then_tool_calls(
+        text: impl Into<String>,
+        calls: impl IntoIterator<Item = impl Into<ScriptedToolCall>>,
+    ) -> Self {
+        Self::completion("", text, calls.into_iter().map(Into::into).collect())
+    }
+
+    /// A streamed answer without any content that nevertheless claims to have stopped.
+    pub fn empty_completion() -> Self {
+        Self::text("")
+    }
+
+    fn completion(
+        reasoning: impl Into<String>,
+        text: impl Into<String>,
+        tool_calls: Vec<ScriptedToolCall>,
+    ) -> Self {
+        let finish_reason = if tool_calls.is_empty() {
+            "stop"
+        } else {
+            "tool_calls"
+        };
+        Self::streaming(Content::Completion(Completion {
+            reasoning: reasoning.into(),
+            text: text.into(),
+            tool_calls,
+            finish_reason: finish_reason.to_owned(),
+            usage: Some(Usage::default()),
+            done: true,
+        }))
+    }
+
+    /// Server-sent events with exactly these data lines. `[DONE]` is not added.
+    pub fn events(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let frames = lines.into_iter().map(|line| event(line.as_ref())).collect();
+        Self::streaming(Content::Chunks(frames))
+    }
+
+    /// A body of exactly these bytes, for comments, odd line ends and cuts inside characters.
+    pub fn raw(chunks: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
+        Self::streaming(Content::Chunks(
+            chunks.into_iter().map(Into::into).collect(),
+        ))
+    }
+
+    /// A stream that ends before it said anything.
+    pub fn empty_body() -> Self {
+        Self::events([""; 0])
+    }
+
+    /// A stream whose first event is cut off inside its JSON.
+    pub fn malformed_json() -> Self {
+        Self::events([r#"{"id":"scripted","choices":[{"del"#, "[DONE]"])
+    }
+
+    /// A stream whose first event is JSON, but nothing that a completion is made of.
+    pub fn malformed_event() -> Self {
+        Self::events([r#"{"choices":"none"}"#, "[DONE]"])
+    }
+
+    /// An answer that is a web page, as a misconfigured proxy would send it.
+    pub fn wrong_content_type() -> Self {
+        Self::raw(["<html><body>Please log in.</body></html>"]).content_type("text/html")
+    }
+
+    /// The connection closes without any answer.
+    pub fn connection_reset() -> Self {
+        Self {
+            resets: true,
+            ..Self::empty_body()
+        }
+    }
+
+    /// An answer that is not a stream: a status and a body.
+    pub fn status(status: u16, body: impl Into<Bytes>) -> Self {
+        Self {
+            status,
+            ..Self::raw([body])
+        }
+        .content_type("application/json")
+    }
+
+    /// 429, with `Retry-After` in seconds if given.
+    pub fn rate_limited(retry_after: Option<u64>) -> Self {
+        let reply = error(429, "rate_limit_error", "Too many requests, slow down.");
+        match retry_after {
+            Some(seconds) => reply.header("retry-after", seconds.to_string()),
+            None => reply,
+        }
+    }
+
+    /// 500.
+    pub fn server_error() -> Self {
+        error(500, "server_error", "Something broke on this side.")
+    }
+
+    /// 503.
+    pub fn service_unavailable() -> Self {
+        error(503, "service_unavailable", "Overloaded, try again later.")
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Self {
+        error(401, "authentication_error", "The API key is not valid.")
+    }
+
+    /// 400, for no particular reason.
+    pub fn invalid_request() -> Self {
+        error(400, "invalid_request_error", "The request makes no sense.")
+    }
+
+    /// 400, because the conversation is too long.
+    pub fn context_overflow() -> Self {
+        error(
+            400,
+            "context_length_exceeded",
+            "This model's maximum context length is 1000 tokens, but the messages have 1001 tokens.",
+        )
+    }
+
+    /// 402, because the account is empty.
+    pub fn quota_exceeded() -> Self {
+        error(
+            402,
+            "insufficient_quota",
+            "Insufficient balance: the quota is used up.",
+        )
+    }
+
+    fn streaming(content: Content) -> Self {
+        Self {
+            status: 200,
+            headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
+            resets: false,
+            head_gate: None,
+            gates: BTreeMap::new(),
+            ending: Ending::Complete,
+            content,
+            cut: None,
+        }
+    }
+
+    /// Sets a header, replacing one of the same name.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let name = name.into().to_ascii_lowercase();
+        self.headers.retain(|(other, _)| *other != name);
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Sets the content type.
+    #[must_use]
+    pub fn content_type(self, value: impl Into<String>) -> Self {
+        self.header("content-type", value)
+    }
+
+    /// Sets the reported token counts; `None` leaves them out.
+    ///
+    /// # Panics
+    /// If this reply is not a completion.
+    #[must_use]
+    pub fn usage(mut self, usage: impl Into<Option<Usage>>) -> Self {
+        self.completion_mut("usage").usage = usage.into();
+        self
+    }
+
+    /// Sets the finish reason, as in `length`.
+    ///
+    /// # Panics
+    /// If this reply is not a completion.
+    #[must_use]
+    pub fn finish_reason(mut self, reason: impl Into<String>) -> Self {
+        self.completion_mut("finish reason").finish_reason = reason.into();
+        self
+    }
+
+    /// Ends the stream after the last content, without `[DONE]`.
+    ///
+    /// # Panics
+    /// If this reply is not a completion.
+    #[must_use]
+    pub fn without_done(mut self) -> Self {
+        self.completion_mut("[DONE]").done = false;
+        self
+    }
+
+    fn completion_mut(&mut self, what: &str) -> &mut Completion {
+        match &mut self.content {
+            Content::Completion(completion) => completion,
+            Content::Chunks(_) => panic!("only a completion has a {what}"),
+        }
+    }
+
+    /// Ends the body properly after `chunks` chunks.
+    #[must_use]
+    pub fn eof_after(self, chunks: usize) -> Self {
+        Self {
+            cut: Some(chunks),
+            ..self
+        }
+    }
+
+    /// Breaks the connection after `chunks` chunks.
+    #[must_use]
+    pub fn disconnect_after(self, chunks: usize) -> Self {
+        Self {
+            cut: Some(chunks),
+            ending: Ending::Disconnect,
+            ..self
+        }
+    }
+
+    /// Waits after `chunks` chunks until the gate is released.
+    #[must_use]
+    pub fn stall_after(mut self, chunks: usize) -> (Self, Gate) {
+        let gate = Gate::new();
+        self.gates.insert(chunks, gate.clone());
+        (self, gate)
+    }
+
+    /// Sends nothing, not even the status, until the gate is released.
+    #[must_use]
+    pub fn hold_head(mut self) -> (Self, Gate) {
+        let gate = Gate::new();
+        self.head_gate = Some(gate.clone());
+        (self, gate)
+    }
+
+    /// Sends each chunk only when its gate is released.
+    #[must_use]
+    pub fn gated(mut self) -> (Self, Gates) {
+        let gates = Gates::new(self.chunks().len());
+        self.gates = gates.all().iter().cloned().enumerate().collect();
+        (self, gates)
+    }
+
+    /// The chunks of the body, exactly as they are sent.
+    pub fn chunks(&self) -> Vec<Bytes> {
+        let mut chunks = match &self.content {
+            Content::Completion(completion) => completion.chunks(),
+            Content::Chunks(chunks) => chunks.clone(),
+        };
+        if let Some(cut) = self.cut {
+            chunks.truncate(cut);
+        }
+        chunks
+    }
+}
+
+impl Completion {
+    fn chunks(&self) -> Vec<Bytes> {
+        let mut chunks = vec![delta(json!({ "role": "assistant", "content": "" }))];
+        for piece in self.reasoning.split_inclusive(' ') {
+            chunks.push(delta(json!({ "reasoning_content": piece })));
+        }
+        for piece in self.text.split_inclusive(' ') {
+            chunks.push(delta(json!({ "content": piece })));
+        }
+        for (index, call) in self.tool_calls.iter().enumerate() {
+            chunks.push(delta(json!({ "tool_calls": [{
+                "index": index,
+                "id": call.id,
+                "type": "function",
+                "function": { "name": call.name, "arguments": "" },
+            }] })));
+            // In two pieces, because a client that only reads one would otherwise pass.
+            let (first, second) = call.arguments.split_at(middle(&call.arguments));
+            for piece in [first, second]
+                .into_iter()
+                .filter(|piece| !piece.is_empty())
+            {
+                chunks.push(delta(json!({ "tool_calls": [{
+                    "index": index,
+                    "function": { "arguments": piece },
+                }] })));
+            }
+        }
+        chunks.push(chunk(json!([
+            { "index": 0, "delta": {}, "finish_reason": self.finish_reason }
+        ])));
+        if let Some(usage) = self.usage {
+            chunks.push(usage_chunk(usage));
+        }
+        if self.done {
+            chunks.push(event("[DONE]"));
+        }
+        chunks
+    }
+}
+
+fn middle(text: &str) -> usize {
+    let mut at = text.len() / 2;
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+fn delta(delta: Value) -> Bytes {
+    chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null }]))
+}
+
+fn chunk(choices: Value) -> Bytes {
+    event(&envelope(choices).to_string())
+}
+
+fn usage_chunk(usage: Usage) -> Bytes {
+    let mut body = envelope(json!([]));
+    body["usage"] = json!({
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
+        "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
+    });
+    event(&body.to_string())
+}
+
+fn envelope(choices: Value) -> Value {
+    json!({
+        "id": "scripted",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": "scripted-model",
+        "choices": choices,
+    })
+}
+
+fn event(data: &str) -> Bytes {
+    Bytes::from(format!("data: {data}\n\n"))
+}
+
+fn error(status: u16, code: &str, message: &str) -> Reply {
+    let body = json!({ "error": { "message": message, "type": code, "code": code } });
+    Reply::status(status, body.to_string())
+}

@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use offshoot_tool_api::{PermissionAnswer, ToolError};
+use serde_json::json;
+
+#[test]
+fn known_errors_have_the_names_and_codes_of_the_log() {
+    let cases = [
+        (
+            ToolError::unknown_tool("x"),
+            (
+                "ToolNotFoundError",
+                "UNKNOWN_TOOL",
+                "Error: there is no tool named `x`",
+            ),
+        ),
+        (
+            ToolError::invalid_arguments("no"),
+            ("ToolArgsError", "INVALID_ARGS", "Error: no"),
+        ),
+        (
+            ToolError::invalid_output("no"),
+            ("ToolOutputError", "INVALID_TOOL_OUTPUT", "Error: no"),
+        ),
+        (
+            ToolError::aborted(),
+            ("AbortError", "ABORTED", "Error: tool call aborted"),
+        ),
+        (
+            ToolError::aborted_before_dispatch(),
+            (
+                "AbortError",
+                "ABORTED_BEFORE_DISPATCH",
+                "Error: tool call aborted before dispatch",
+            ),
+        ),
+        (
+            ToolError::timed_out(Duration::from_millis(1500)),
+            (
+                "ToolTimeoutError",
+                "TOOL_TIMEOUT",
+                "Error: tool call timed out after 1500ms",
+            ),
+        ),
+        (
+            ToolError::aborted().with_details("so far: x"),
+            (
+                "AbortError",
+                "ABORTED",
+                "Error: tool call aborted\nso far: x",
+            ),
+        ),
+        (
+            ToolError::new("FsError", format!("FS_{}", "X"), "own"),
+            ("FsError", "FS_X", "Error: own"),
+        ),
+    ];
+    for (error, (name, code, text)) in cases {
+        assert_eq!(
+            (error.name(), error.code(), error.model_text().as_str()),
+            (name, code, text)
+        );
+    }
+}
+
+#[test]
+fn answers_are_serialised_by_the_names_of_the_log() {
+    let answers = [
+        PermissionAnswer::AllowedOnce,
+        PermissionAnswer::Rejected,
+        PermissionAnswer::Cancelled,
+        PermissionAnswer::Unavailable,
+    ];
+    let names = json!(["allowed-once", "rejected", "cancelled", "unavailable"]);
+    assert_eq!(serde_json::to_value(answers).unwrap(), names);
+    assert_eq!(
+        serde_json::from_value::<[PermissionAnswer; 4]>(names).unwrap(),
+        answers
+    );
+}
