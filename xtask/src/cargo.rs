@@ -117,9 +117,11 @@ mod tests {
 
     #[test]
     fn is_shown_as_a_shell_would_take_it() {
-        let call = Cargo::new(["nextest", "run"])
-            .env("CI", "true")
-            .args(&["-E".into(), "test(it's)".into(), "--profile=ci".into()]);
+        let call = Cargo::new(["nextest", "run"]).env("CI", "true").args(&[
+            "-E".into(),
+            "test(it's)".into(),
+            "--profile=ci".into(),
+        ]);
         assert_eq!(
             call.to_string(),
             r"CI=true cargo nextest run -E 'test(it'\''s)' --profile=ci"

@@ -54,13 +54,9 @@ impl Step {
                 "warnings",
             ]),
             Self::Tidy => return Action::Tidy,
-            Self::Doctest => Cargo::new([
-                "test",
-                "--doc",
-                "--workspace",
-                "--all-features",
-                "--locked",
-            ]),
+            Self::Doctest => {
+                Cargo::new(["test", "--doc", "--workspace", "--all-features", "--locked"])
+            }
             Self::Doc => Cargo::new([
                 "doc",
                 "--no-deps",

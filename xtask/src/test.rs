@@ -52,11 +52,7 @@ enum Runner {
 fn corpus(root: &Path) -> PathBuf {
     match env::var_os("OFFSHOOT_CORPUS").filter(|place| !place.is_empty()) {
         Some(place) => place.into(),
-        None => root
-            .parent()
-            .unwrap_or(root)
-            .join("shared")
-            .join("corpus"),
+        None => root.parent().unwrap_or(root).join("shared").join("corpus"),
     }
 }
 

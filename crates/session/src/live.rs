@@ -4,7 +4,7 @@
 //! fail between them and leave no trace. [`SessionStore::create`] is all three.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::event::EventDraft;
 use crate::fork::{ForkError, ForkSeed};
@@ -166,15 +166,94 @@ pub enum ForkSource<'a> {
     Live(&'a LiveSession),
 }
 
+/// What the store and the observers of its sessions share. An observer may outlive the store.
+#[derive(Default)]
+struct Shared {
+    inner: Mutex<Inner>,
+    listeners: Mutex<Vec<Arc<dyn StoreListener>>>,
+}
+
 #[derive(Default)]
 struct Inner {
     entries: Vec<Entry>,
+    entered: u64,
     minted: u64,
 }
 
 struct Entry {
     session: LiveSession,
+    number: u64,
     announced: bool,
+    /// How many announcements and events of the session are being told to listeners right now.
+    dispatches: usize,
+    /// Detached while something was being told; leaves when that is over.
+    leaving: bool,
+}
+
+impl Shared {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listeners(&self) -> Vec<Arc<dyn StoreListener>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Keeps a session in the store while listeners are told about it. `None` when it has left.
+    fn dispatch(&self, number: u64) -> Option<Dispatch<'_>> {
+        let mut inner = self.inner();
+        inner.numbered(number)?.dispatches += 1;
+        Some(Dispatch {
+            shared: self,
+            number,
+        })
+    }
+
+    /// Takes a session out now, or, while something is being told about it, as soon as that is over.
+    fn leave(&self, number: u64) {
+        if let Some(entry) = self.inner().numbered(number) {
+            entry.leaving = true;
+        }
+        self.settle(number);
+    }
+
+    fn settle(&self, number: u64) {
+        let left = {
+            let mut inner = self.inner();
+            let leaves =
+                |entry: &Entry| entry.number == number && entry.leaving && entry.dispatches == 0;
+            let at = inner.entries.iter().position(leaves);
+            at.map(|at| inner.entries.remove(at))
+        };
+        if let Some(Entry {
+            session,
+            announced: true,
+            ..
+        }) = left
+        {
+            for listener in self.listeners() {
+                listener.disposed(&session.id);
+            }
+        }
+    }
+}
+
+/// Something is being told about a session. Every listener hears it before any hears that the session is gone.
+struct Dispatch<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Dispatch<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.shared.inner().numbered(self.number) {
+            entry.dispatches -= 1;
+        }
+        self.shared.settle(self.number);
+    }
 }
 
 impl Inner {
@@ -182,6 +261,10 @@ impl Inner {
         self.entries
             .iter_mut()
             .find(|entry| entry.session.is(session))
+    }
+
+    fn numbered(&mut self, number: u64) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.number == number)
     }
 
     fn live(&self, id: &SessionId) -> Option<&LiveSession> {
@@ -195,8 +278,7 @@ impl Inner {
 /// The live sessions of a process, in the order in which they entered.
 #[derive(Default)]
 pub struct SessionStore {
-    inner: Mutex<Inner>,
-    listeners: Mutex<Vec<Arc<dyn StoreListener>>>,
+    shared: Arc<Shared>,
 }
 
 impl SessionStore {
@@ -206,9 +288,10 @@ impl SessionStore {
         Self::default()
     }
 
-    /// Adds a listener for what happens from now on.
+    /// Adds a listener for what happens from now on, also to the sessions that are there already.
     pub fn listen(&self, listener: Arc<dyn StoreListener>) {
-        self.listeners
+        self.shared
+            .listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(listener);
@@ -273,9 +356,14 @@ impl SessionStore {
             id,
             session: Arc::new(Mutex::new(prepared.0)),
         };
+        inner.entered += 1;
+        let number = inner.entered;
         inner.entries.push(Entry {
             session: session.clone(),
+            number,
             announced: false,
+            dispatches: 0,
+            leaving: false,
         });
         Ok(session)
     }
@@ -285,21 +373,26 @@ impl SessionStore {
     /// # Errors
     /// A stale handle, a second announcement, or the first veto, after which the session is out of the store again.
     pub fn announce(&self, session: &LiveSession) -> Result<(), StoreError> {
-        match self.inner().entry(session) {
+        let number = match self.inner().entry(session) {
             None => return Err(StoreError::SessionNotLive(session.id.clone())),
             Some(entry) if entry.announced => {
                 return Err(StoreError::AlreadyAnnounced(session.id.clone()));
             }
-            Some(entry) => entry.announced = true,
-        }
-        let listeners = self.listeners();
+            Some(entry) => {
+                entry.announced = true;
+                entry.number
+            }
+        };
         session.lock().observe(Box::new(Forward {
             id: session.id.clone(),
-            listeners: listeners.clone(),
+            number,
+            store: Arc::downgrade(&self.shared),
         }));
-        for listener in &listeners {
+        let dispatch = self.shared.dispatch(number);
+        for listener in self.shared.listeners() {
             if let Err(reason) = listener.created(session) {
-                self.detach(session);
+                self.shared.leave(number);
+                drop(dispatch);
                 return Err(StoreError::Vetoed {
                     id: session.id.clone(),
                     reason,
@@ -309,24 +402,16 @@ impl SessionStore {
         Ok(())
     }
 
-    /// Takes a session out of the store; its handles stay readable. Returns whether it was in.
+    /// Takes a session out of the store; its handles stay readable, and nobody hears of what they append. Returns whether
+    /// it was in.
+    ///
+    /// Called by a listener that is just being told about the session, it takes effect when all have been told.
     pub fn detach(&self, session: &LiveSession) -> bool {
-        let announced = {
-            let mut inner = self.inner();
-            let Some(at) = inner
-                .entries
-                .iter()
-                .position(|entry| entry.session.is(session))
-            else {
-                return false;
-            };
-            inner.entries.remove(at).announced
+        let number = match self.inner().entry(session) {
+            Some(entry) if !entry.leaving => entry.number,
+            _ => return false,
         };
-        if announced {
-            for listener in self.listeners() {
-                listener.disposed(&session.id);
-            }
-        }
+        self.shared.leave(number);
         true
     }
 
@@ -399,7 +484,7 @@ impl SessionStore {
         }
         let mut failure = None;
         let mut listened = false;
-        for listener in self.listeners() {
+        for listener in self.shared.listeners() {
             match listener.flush(session) {
                 Ok(kept) => listened |= kept,
                 Err(reason) => {
@@ -437,14 +522,7 @@ impl SessionStore {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn listeners(&self) -> Vec<Arc<dyn StoreListener>> {
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.inner()
     }
 }
 
@@ -456,16 +534,23 @@ impl fmt::Debug for SessionStore {
     }
 }
 
-/// Carries a session's events to the listeners of its store.
+/// Carries a session's events to the listeners of its store, while it is in it.
 struct Forward {
     id: SessionId,
-    listeners: Vec<Arc<dyn StoreListener>>,
+    number: u64,
+    store: Weak<Shared>,
 }
 
 impl SessionObserver for Forward {
     fn event(&mut self, event: &Arc<Event>) -> Result<(), String> {
+        let Some(store) = self.store.upgrade() else {
+            return Ok(());
+        };
+        let Some(_dispatch) = store.dispatch(self.number) else {
+            return Ok(());
+        };
         let mut failures = Vec::new();
-        for listener in &self.listeners {
+        for listener in store.listeners() {
             failures.extend(listener.event(&self.id, event).err());
         }
         if failures.is_empty() {

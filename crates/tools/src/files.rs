@@ -36,22 +36,22 @@ pub(crate) fn fs_error(code: &'static str, message: impl Into<String>) -> ToolEr
 
 /// The error for a failed system call; `action` is a verb, as in `read`.
 pub(crate) fn io_error(action: &str, path: &Path, error: &io::Error) -> ToolError {
-    let path = path.display();
+    let shown = path.display();
     match error.kind() {
         io::ErrorKind::NotFound => fs_error(
             "FS_NOT_FOUND",
-            format!("cannot {action} `{path}`: it does not exist"),
+            format!("cannot {action} `{shown}`: it does not exist"),
         ),
         io::ErrorKind::PermissionDenied => fs_error(
             "FS_PERMISSION_DENIED",
-            format!("cannot {action} `{path}`: permission denied"),
+            format!("cannot {action} `{shown}`: permission denied"),
         ),
         io::ErrorKind::NotADirectory => fs_error(
             "FS_NOT_A_DIRECTORY",
-            format!("cannot {action} `{path}`: a part of the path is a file, not a directory"),
+            format!("cannot {action} `{shown}`: a part of the path is a file, not a directory"),
         ),
-        io::ErrorKind::IsADirectory => is_a_directory(action, Path::new(&path.to_string())),
-        _ => fs_error("FS_IO", format!("cannot {action} `{path}`: {error}")),
+        io::ErrorKind::IsADirectory => is_a_directory(action, path),
+        _ => fs_error("FS_IO", format!("cannot {action} `{shown}`: {error}")),
     }
 }
 

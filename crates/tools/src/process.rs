@@ -13,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 /// How long the pipes are read on after the process has ended, for what a background process of it still says.
 const GRACE: Duration = Duration::from_millis(250);
 
+/// How long a killed shell may take to be gone.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How a process was left.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -67,7 +70,7 @@ pub(crate) async fn run_shell(
             }
         };
         if !matches!(ended, Ended::Exited(_)) {
-            group.kill().await?;
+            group.kill().await;
         }
         if !all_read {
             tokio::select! {
@@ -111,10 +114,13 @@ impl Group {
         self.0.inner_mut().wait().await
     }
 
-    async fn kill(&mut self) -> io::Result<()> {
-        self.0.start_kill()?;
-        self.exited().await?;
-        Ok(())
+    async fn kill(&mut self) {
+        // It fails if nobody is left to kill. If the shell has become somebody whom this process may not kill, waiting
+        // for its end would be in vain, hence the limit.
+        self.0.start_kill().ok();
+        tokio::time::timeout(KILL_PATIENCE, self.exited())
+            .await
+            .ok();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
 use offshoot_tool_api::{
@@ -262,7 +262,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-fn render(path: &PathBuf, window: Window, lines: Lines) -> Result<ToolOutput, ToolError> {
+fn render(path: &Path, window: Window, lines: Lines) -> Result<ToolOutput, ToolError> {
     let Lines { shown, total, full } = lines;
     if window.offset > total.max(1) {
         return Err(fs_error(

@@ -11,9 +11,7 @@ use offshoot_tool_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::files::{
-    blocking, fs_error, io_error, is_a_directory, meta, not_a_file, resolve, tagged,
-};
+use crate::files::{blocking, io_error, is_a_directory, meta, not_a_file, resolve, tagged};
 
 /// Up to this many bytes of old and new text together, the result shows both to front ends.
 const MAX_DIFF_BYTES: u64 = 32 * 1024;

@@ -94,9 +94,7 @@ fn white_space(file: &TextFile) -> Vec<Problem> {
     }
     let mut problems = Vec::new();
     for (number, line) in file.lines() {
-        // `lines` drops one carriage return, which is trailing white space too.
-        let ends_in_return = file.text.contains('\r') && line_had_return(file, line);
-        if ends_in_return || line.ends_with([' ', '\t', '\r']) {
+        if line.ends_with([' ', '\t', '\r']) {
             problems.push(Problem::new(
                 &file.path,
                 number,
@@ -122,12 +120,6 @@ fn white_space(file: &TextFile) -> Vec<Problem> {
         ));
     }
     problems
-}
-
-/// Whether a line, which is a part of the file's text, is followed by a carriage return.
-fn line_had_return(file: &TextFile, line: &str) -> bool {
-    let end = line.as_ptr() as usize + line.len() - file.text.as_ptr() as usize;
-    file.text.as_bytes().get(end) == Some(&b'\r')
 }
 
 /// Files that keep somebody's exact bytes: snapshots, logs, and what lies in a folder of test data.
@@ -158,7 +150,8 @@ fn machine_path(line: &str) -> Option<&str> {
         let start = format!("/{folder}/");
         line.match_indices(&start).find_map(|(at, _)| {
             // Otherwise it is the middle of a relative path, of a URL, or of one that begins with a variable.
-            let begins = !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}*>)]/".contains(c));
+            let begins =
+                !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}*>)]/".contains(c));
             let rest = &line[at + start.len()..];
             let component = rest
                 .find(|c: char| !(c.is_alphanumeric() || "._-".contains(c)))
@@ -309,7 +302,10 @@ mod tests {
             let url = format!("see https://{start}{end}/x\n");
             assert_eq!(registry_hosts(&file("README.md", &url)).len(), 1, "{url}");
         }
-        let source = format!("source = \"registry+https://x/{}{}\"\n", "crates.io", "-index");
+        let source = format!(
+            "source = \"registry+https://x/{}{}\"\n",
+            "crates.io", "-index"
+        );
         assert_eq!(shown(registry_hosts(&file("Cargo.lock", &source))), [""; 0]);
         assert_eq!(registry_hosts(&file("deny.toml", &source)).len(), 1);
     }

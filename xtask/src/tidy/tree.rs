@@ -23,9 +23,9 @@ pub(super) struct TextFile {
 }
 
 impl TextFile {
-    /// Lines with their numbers, which start at 1.
+    /// Lines with their numbers, which start at 1. A carriage return is part of its line.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text.lines().zip(1..).map(|(line, number)| (number, line))
+        (1..).zip(self.text.split_terminator('\n'))
     }
 
     pub(super) fn extension(&self) -> Option<&str> {
