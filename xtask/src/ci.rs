@@ -25,9 +25,11 @@ pub(crate) enum Step {
     Doc,
     /// The binary builds as it is shipped
     Release,
-    /// The README's first command works; apart from `release`, so that its duration is the demo's own
+    /// The README's first command works
+    // Apart from `release`, so that its duration is the demo's own.
     Demo,
-    /// All tests. Last, because whoever reads the end of the output wants the runner's summary
+    /// All tests pass
+    // Last, because whoever reads the end of the output wants the runner's summary.
     Test,
 }
 

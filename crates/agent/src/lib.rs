@@ -1,1 +1,72 @@
-//! Placeholder.
+//! The agent: a driver that runs turns over one live session, and the service that front ends reach sessions through.
+//!
+//! [`SessionService`] creates, opens, reads and forks sessions. [`Agent`] drives one of them: it claims input, builds the
+//! request from the log, calls the model, runs the tools the model asked for, and writes every one of these facts as an
+//! event, in the order of format V4. [`derive_script`] turns a recorded session into the script of a model, so that it
+//! runs again without a key.
+//!
+//! What this crate is not: it knows no HTTP, no files and no terminal, and no tool, provider or plugin by name. Time and
+//! names come from its [`Env`].
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use offshoot_agent::{Agent, AgentConfig, Cancel, Clock, Env, IdSource, SessionService};
+//! # use offshoot_format::Container;
+//! # use offshoot_model::{Attempt, Chunk, ContentBlock, FinishReason, ScriptModel};
+//! # use offshoot_store::JsonlStore;
+//! # use offshoot_tool_api::ToolRegistry;
+//! # #[derive(Debug)] struct Fixed;
+//! # impl Clock for Fixed { fn now(&self) -> i64 { 1_000 } }
+//! # #[derive(Debug, Default)] struct Counter(std::sync::atomic::AtomicU64);
+//! # impl IdSource for Counter {
+//! #     fn fresh(&self) -> String { format!("id-{}", self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) }
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let home = tempfile::tempdir()?;
+//! # let env = Env { clock: Arc::new(Fixed), ids: Arc::new(Counter::default()) };
+//! let store = JsonlStore::new(home.path().join("sessions"), Container::Zstd);
+//! let service = SessionService::new(Arc::new(store), env.clone());
+//! let model = ScriptModel::new("demo", vec![Attempt::Chunks(vec![
+//!     Chunk::BlockStart { index: 0, block_type: "text".into() },
+//!     Chunk::BlockEnd { index: 0, block: ContentBlock::text("Four.") },
+//!     Chunk::finish(FinishReason::Stop),
+//! ])]);
+//!
+//! let attached = service.create(None)?;
+//! let config = AgentConfig::new("demo", "demo-1");
+//! let mut agent = Agent::new(attached, Arc::new(model), ToolRegistry::new(), config, env, None);
+//! agent.submit("how many files?")?;
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! # runtime.block_on(async {
+//! let reports = agent.run(&Cancel::new()).await?;
+//! assert_eq!(reports[0].text, "Four.");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod calls;
+mod cancel;
+mod driver;
+mod env;
+mod error;
+mod events;
+mod inbox;
+mod prompt;
+mod recorder;
+mod replay;
+mod request;
+mod service;
+mod step;
+
+pub use cancel::Cancel;
+pub use driver::{Agent, AgentConfig, TurnReport};
+pub use env::{Clock, Env, IdSource};
+pub use error::{AgentError, RequestError};
+pub use events::{CancelCause, TurnEndReason};
+pub use prompt::DEFAULT_SYSTEM_PROMPT;
+pub use recorder::DurableListener;
+pub use replay::{ReplayError, derive_script, script_from};
+pub use request::{build_request, request_at};
+pub use service::{Attached, Fork, Opened, SessionService};

@@ -13,7 +13,7 @@ mod loose;
 mod retired;
 mod system;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -151,7 +151,10 @@ impl Declared {
         if !tool.get("parameters").is_some_and(|node| node.is_object()) {
             return Self::Incomplete("declares it without an object of parameters");
         }
-        if tool.get("deferLoading").is_some_and(|node| node.json() != "true") {
+        if tool
+            .get("deferLoading")
+            .is_some_and(|node| node.json() != "true")
+        {
             return Self::Incomplete("declares it with a `deferLoading` that is not true");
         }
         Self::Complete

@@ -30,7 +30,9 @@ pub(crate) trait Codec {
 /// The codec for the version that a header line names.
 pub(crate) fn codec_for(header_line: &str) -> Result<Box<dyn Codec>, FormatError> {
     match version_gate(header_line)? {
-        CURRENT_VERSION => Ok(Box::new(V4 { admission: Admission::new() })),
+        CURRENT_VERSION => Ok(Box::new(V4 {
+            admission: Admission::new(),
+        })),
         other => Err(FormatError::UnsupportedVersion {
             version: other.to_string(),
             current: CURRENT_VERSION,

@@ -1,6 +1,8 @@
 //! A whole file, read and validated.
 
-use offshoot_session::{Event, EventLog, LogError, LogOffset, Seq, Session, SessionHeader, SeedError};
+use offshoot_session::{
+    Event, EventLog, LogError, LogOffset, SeedError, Seq, Session, SessionHeader,
+};
 
 use crate::relationships::Relationships;
 use crate::scan::{Container, TornTail, scan};
@@ -34,7 +36,9 @@ impl StoredSession {
     /// Never for a session that [`decode`] returned; the type is that of the constructor.
     pub fn balanced(mut self, now: i64) -> Result<Session, SeedError> {
         for closer in self.closers() {
-            self.log.push(closer).expect("BUG: closers fit the log that they were made for");
+            self.log
+                .push(closer)
+                .expect("BUG: closers fit the log that they were made for");
         }
         Session::restored(self.header, self.log, self.inherited, now)
     }
@@ -55,7 +59,10 @@ pub fn decode(bytes: &[u8]) -> Result<StoredSession, FormatError> {
 pub fn decode_as(container: Container, bytes: &[u8]) -> Result<StoredSession, FormatError> {
     let scan = scan(container, bytes)?;
     let marker = scan.events.iter().rev().find(|event| {
-        matches!(event.body(), offshoot_session::Body::EndSeed { inherited: true })
+        matches!(
+            event.body(),
+            offshoot_session::Body::EndSeed { inherited: true }
+        )
     });
     let inherited = match (scan.header.is_seeded, marker) {
         (true, Some(marker)) => marker.seq().before(),
@@ -80,15 +87,30 @@ pub fn decode_as(container: Container, bytes: &[u8]) -> Result<StoredSession, Fo
     let mut relationships = Relationships::new(&scan.header, inherited);
     let damaged = |seq: Seq, reason: String| FormatError::Damaged {
         // One event a line, and the header ahead of them: for events that count, the line follows from the seq.
-        place: Place { line: seq.get() + 2, seq: seq.before(), byte: 0 },
+        place: Place {
+            line: seq.get() + 2,
+            seq: seq.before(),
+            byte: 0,
+        },
         reason,
     };
     for event in scan.events {
         let seq = event.seq();
-        relationships.check(&event, &log).map_err(|reason| damaged(seq, format!("event {seq}: {reason}")))?;
-        log.push(event).map_err(|error: LogError| damaged(seq, error.to_string()))?;
+        relationships
+            .check(&event, &log)
+            .map_err(|reason| damaged(seq, format!("event {seq}: {reason}")))?;
+        log.push(event)
+            .map_err(|error: LogError| damaged(seq, error.to_string()))?;
     }
-    relationships.finish().map_err(|(seq, reason)| damaged(seq, format!("event {seq}: {reason}")))?;
+    relationships
+        .finish()
+        .map_err(|(seq, reason)| damaged(seq, format!("event {seq}: {reason}")))?;
     let (header, header_line, tail) = (scan.header, scan.header_line, scan.tail);
-    Ok(StoredSession { header, header_line, log, inherited, tail })
+    Ok(StoredSession {
+        header,
+        header_line,
+        log,
+        inherited,
+        tail,
+    })
 }

@@ -24,7 +24,11 @@ impl Container {
             text.extend_from_slice(event.borrow().text().as_bytes());
             text.push(b'\n');
         }
-        if text.is_empty() { text } else { self.pack(text) }
+        if text.is_empty() {
+            text
+        } else {
+            self.pack(text)
+        }
     }
 
     fn pack(self, text: Vec<u8>) -> Vec<u8> {

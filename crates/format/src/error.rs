@@ -90,7 +90,10 @@ impl FormatError {
     /// Whether another program version may well read the same bytes: they are not damaged.
     #[must_use]
     pub const fn is_unsupported(&self) -> bool {
-        matches!(self, Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. })
+        matches!(
+            self,
+            Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. }
+        )
     }
 
     /// Where in the file, as far as it is one line.
@@ -119,10 +122,16 @@ impl FormatError {
 }
 
 fn unsupported(version: &str, current: u64) -> String {
-    let newer = version.parse::<u64>().is_ok_and(|version| version > current);
+    let newer = version
+        .parse::<u64>()
+        .is_ok_and(|version| version > current);
     if newer {
-        format!("the file has format version {version}; this program reads version {current}: it was written by a newer one")
+        format!(
+            "the file has format version {version}; this program reads version {current}: it was written by a newer one"
+        )
     } else {
-        format!("the file has format version {version}; this program reads version {current} and has no way up from there")
+        format!(
+            "the file has format version {version}; this program reads version {current} and has no way up from there"
+        )
     }
 }

@@ -36,7 +36,9 @@ pub fn scan_frame(bytes: &[u8]) -> Result<FrameScan, &'static str> {
     if bytes[..seen] != MAGIC[..seen] {
         return Err("expected the start of a zstd frame");
     }
-    let Some(&descriptor) = bytes.get(4) else { return Ok(FrameScan::Incomplete) };
+    let Some(&descriptor) = bytes.get(4) else {
+        return Ok(FrameScan::Incomplete);
+    };
     if descriptor & 0x18 != 0 {
         return Err("the zstd frame header sets reserved bits");
     }
@@ -51,7 +53,9 @@ pub fn scan_frame(bytes: &[u8]) -> Result<FrameScan, &'static str> {
     };
     let mut at = 5 + usize::from(!single_segment) + dictionary + content_size;
     loop {
-        let Some(header) = bytes.get(at..at + 3) else { return Ok(FrameScan::Incomplete) };
+        let Some(header) = bytes.get(at..at + 3) else {
+            return Ok(FrameScan::Incomplete);
+        };
         let header = u32::from_le_bytes([header[0], header[1], header[2], 0]);
         let size = (header >> 3) as usize;
         at += 3 + match (header >> 1) & 3 {
@@ -64,7 +68,11 @@ pub fn scan_frame(bytes: &[u8]) -> Result<FrameScan, &'static str> {
         }
     }
     at += checksum;
-    Ok(if at <= bytes.len() { FrameScan::Complete(at) } else { FrameScan::Incomplete })
+    Ok(if at <= bytes.len() {
+        FrameScan::Complete(at)
+    } else {
+        FrameScan::Incomplete
+    })
 }
 
 /// Decompresses one whole frame.
@@ -80,7 +88,9 @@ pub(crate) fn decode_frame(frame: &[u8], byte: u64) -> Result<Vec<u8>, FormatErr
 /// Decompresses as much as there is of a frame that was cut off.
 pub(crate) fn decode_torn_frame(bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
-    let Ok(mut decoder) = Decoder::new() else { return text };
+    let Ok(mut decoder) = Decoder::new() else {
+        return text;
+    };
     let mut input = InBuffer::around(bytes);
     let mut chunk = vec![0; 1 << 16];
     loop {

@@ -17,15 +17,31 @@ struct PhysicalHeader {
     version: u64,
     id: String,
     created_at: u64,
-    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some",
+        skip_serializing_if = "Option::is_none"
+    )]
     cwd: Option<String>,
-    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some",
+        skip_serializing_if = "Option::is_none"
+    )]
     parent_session: Option<String>,
     is_seeded: bool,
-    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some",
+        skip_serializing_if = "Option::is_none"
+    )]
     origin: Option<Origin>,
     delegation_depth: u64,
-    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some",
+        skip_serializing_if = "Option::is_none"
+    )]
     agent_preset: Option<String>,
 }
 
@@ -55,11 +71,22 @@ pub(crate) fn version_gate(line: &str) -> Result<u64, FormatError> {
     let text = line.trim_start();
     let gate: Gate<'_> = match serde_json::from_str(line) {
         Ok(gate) if text.starts_with('{') => gate,
-        Ok(_) => return Err(malformed("expected a session header, found JSON that is no object".into())),
-        Err(error) if error.is_data() && !text.starts_with('{') => {
-            return Err(malformed("expected a session header, found JSON that is no object".into()));
+        Ok(_) => {
+            return Err(malformed(
+                "expected a session header, found JSON that is no object".into(),
+            ));
         }
-        Err(error) => return Err(malformed(format!("expected a session header: {}", plain(&error)))),
+        Err(error) if error.is_data() && !text.starts_with('{') => {
+            return Err(malformed(
+                "expected a session header, found JSON that is no object".into(),
+            ));
+        }
+        Err(error) => {
+            return Err(malformed(format!(
+                "expected a session header: {}",
+                plain(&error)
+            )));
+        }
     };
     let version = gate.version.map(RawValue::get);
     match version.map(str::parse::<u64>) {
@@ -68,14 +95,19 @@ pub(crate) fn version_gate(line: &str) -> Result<u64, FormatError> {
         Some(Err(_)) if version.is_some_and(|text| text.parse::<f64>().is_ok()) => {
             return Err(unsupported(version));
         }
-        _ => return Err(malformed("expected a session header, found no numeric `version`".into())),
+        _ => {
+            return Err(malformed(
+                "expected a session header, found no numeric `version`".into(),
+            ));
+        }
     }
     if gate.r#type.map(RawValue::get) != Some(r#""session""#) {
         return Err(malformed(r#"expected `"type":"session"`"#.into()));
     }
-    for (name, member) in
-        [("sandboxMode", gate.sandbox_mode), ("approvalPolicy", gate.approval_policy)]
-    {
+    for (name, member) in [
+        ("sandboxMode", gate.sandbox_mode),
+        ("approvalPolicy", gate.approval_policy),
+    ] {
         if member.is_some() {
             return Err(malformed(format!("the header member `{name}` is retired")));
         }
@@ -118,7 +150,9 @@ pub fn decode_header(line: &str) -> Result<SessionHeader, FormatError> {
 /// # Errors
 /// A header that [`decode_header`] would refuse.
 pub fn encode_header(header: &SessionHeader) -> Result<String, FormatError> {
-    header.check().map_err(|reason| FormatError::MalformedHeader { reason })?;
+    header
+        .check()
+        .map_err(|reason| FormatError::MalformedHeader { reason })?;
     debug_assert!(header.created_at <= MAX_SAFE_INTEGER);
     let physical = PhysicalHeader {
         r#type: "session".to_owned(),

@@ -15,11 +15,11 @@
 mod compaction;
 mod dispatches;
 mod retries;
+#[cfg(test)]
+mod tests;
 mod titles;
 mod tools;
 mod turns;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashSet;
 
@@ -186,7 +186,9 @@ impl Relationships {
         }
         let source_kind = before.get(source).map(|event| event.kind());
         match source_kind {
-            None => Err(format!("`sourceEventSeq` names event {source}, which is not earlier")),
+            None => Err(format!(
+                "`sourceEventSeq` names event {source}, which is not earlier"
+            )),
             Some(EventKind::CommandRun | EventKind::CommandDone) => Err(format!(
                 "`sourceEventSeq` names event {source}, which is a command event itself"
             )),
@@ -207,14 +209,21 @@ impl Relationships {
     }
 
     fn check_delivery(&self, event: &Event) -> Result<(), String> {
-        let FormatData { session_format_version } = read(event)?;
+        let FormatData {
+            session_format_version,
+        } = read(event)?;
         // A marker of another generation counts in that generation's seqs.
         if session_format_version.is_none_or(|version| version.get() != "4") {
             return Ok(());
         }
-        let DeliveryData { session_id, through_seq } = read(event)?;
+        let DeliveryData {
+            session_id,
+            through_seq,
+        } = read(event)?;
         if through_seq >= event.seq() {
-            return Err(format!("`throughSeq` names event {through_seq}, which is not earlier"));
+            return Err(format!(
+                "`throughSeq` names event {through_seq}, which is not earlier"
+            ));
         }
         if session_id.is_empty() {
             return Err("`sessionId` must not be empty".into());

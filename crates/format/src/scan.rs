@@ -26,7 +26,11 @@ impl Container {
     /// Tells by the first bytes.
     #[must_use]
     pub fn detect(bytes: &[u8]) -> Self {
-        if looks_compressed(bytes) { Self::Zstd } else { Self::Raw }
+        if looks_compressed(bytes) {
+            Self::Zstd
+        } else {
+            Self::Raw
+        }
     }
 }
 
@@ -63,7 +67,9 @@ pub(crate) fn scan(container: Container, bytes: &[u8]) -> Result<Scan, FormatErr
 
 fn scan_raw(bytes: &[u8]) -> Result<Scan, FormatError> {
     let Some(header_end) = memchr(b'\n', bytes) else {
-        return Err(FormatError::Empty { bytes: bytes.len() as u64 });
+        return Err(FormatError::Empty {
+            bytes: bytes.len() as u64,
+        });
     };
     let mut rows = Rows::new(&bytes[..header_end])?;
     let mut at = header_end + 1;
@@ -76,7 +82,10 @@ fn scan_raw(bytes: &[u8]) -> Result<Scan, FormatError> {
         }
     }
     if at < bytes.len() {
-        rows.torn(at as u64, "the last line has no end: it was being written when the process ended");
+        rows.torn(
+            at as u64,
+            "the last line has no end: it was being written when the process ended",
+        );
     }
     Ok(rows.finish(keep, 0, bytes.len() as u64))
 }
@@ -88,12 +97,19 @@ fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
     };
     let first = scan_frame(bytes).map_err(|reason| corrupt(0, reason))?;
     let FrameScan::Complete(mut at) = first else {
-        return Err(FormatError::Empty { bytes: bytes.len() as u64 });
+        return Err(FormatError::Empty {
+            bytes: bytes.len() as u64,
+        });
     };
     let header = decode_frame(&bytes[..at], 0)?;
     let mut rows = match memchr(b'\n', &header) {
         Some(end) if end + 1 == header.len() => Rows::new(&header[..end])?,
-        _ => return Err(corrupt(0, "the first frame must hold exactly the header line")),
+        _ => {
+            return Err(corrupt(
+                0,
+                "the first frame must hold exactly the header line",
+            ));
+        }
     };
     let (mut keep, mut recovered) = (at as u64, 0);
     while at < bytes.len() {
@@ -113,7 +129,8 @@ fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
                 decode_torn_frame(&bytes[start..])
             }
         };
-        let torn = at == bytes.len() && matches!(scan_frame(&bytes[start..]), Ok(FrameScan::Incomplete));
+        let torn =
+            at == bytes.len() && matches!(scan_frame(&bytes[start..]), Ok(FrameScan::Incomplete));
         let clean_before = rows.fault.is_none();
         let mut rest = &text[..];
         while let Some(length) = memchr(b'\n', rest) {
@@ -121,7 +138,10 @@ fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
             rest = &rest[length + 1..];
         }
         if torn {
-            rows.torn(start as u64, "the last frame has no end: it was being written when the process ended");
+            rows.torn(
+                start as u64,
+                "the last frame has no end: it was being written when the process ended",
+            );
         }
         if rows.fault.is_none() {
             keep = at as u64;
@@ -137,14 +157,19 @@ fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
 /// # Errors
 /// Bytes that do not hold it, or a damaged first frame.
 pub fn read_header(container: Container, bytes: &[u8]) -> Result<String, FormatError> {
-    let empty = FormatError::Empty { bytes: bytes.len() as u64 };
+    let empty = FormatError::Empty {
+        bytes: bytes.len() as u64,
+    };
     let text = match container {
         Container::Raw => bytes.to_vec(),
         Container::Zstd => match scan_frame(bytes) {
             Ok(FrameScan::Complete(length)) => decode_frame(&bytes[..length], 0)?,
             Ok(FrameScan::Incomplete) => return Err(empty),
             Err(reason) => {
-                return Err(FormatError::CorruptFrame { byte: 0, reason: reason.to_owned() });
+                return Err(FormatError::CorruptFrame {
+                    byte: 0,
+                    reason: reason.to_owned(),
+                });
             }
         },
     };
@@ -169,24 +194,37 @@ struct Rows {
 
 impl Rows {
     fn new(header_line: &[u8]) -> Result<Self, FormatError> {
-        let line = std::str::from_utf8(header_line).map_err(|error| {
-            FormatError::MalformedHeader { reason: format!("not UTF-8 (byte {})", error.valid_up_to()) }
-        })?;
+        let line =
+            std::str::from_utf8(header_line).map_err(|error| FormatError::MalformedHeader {
+                reason: format!("not UTF-8 (byte {})", error.valid_up_to()),
+            })?;
         let codec = codec_for(line)?;
         let header = codec.header(line)?;
-        Ok(Self { codec, header, header_line: line.into(), events: Vec::new(), line: 1, fault: None })
+        Ok(Self {
+            codec,
+            header,
+            header_line: line.into(),
+            events: Vec::new(),
+            line: 1,
+            fault: None,
+        })
     }
 
     fn next(&mut self, row: &[u8], byte: u64) -> Result<(), FormatError> {
         self.line += 1;
         let place = self.place(byte);
         let fault = match std::str::from_utf8(row) {
-            Err(error) => RowFault::Structure(format!("not UTF-8 (byte {} of the line)", error.valid_up_to())),
+            Err(error) => RowFault::Structure(format!(
+                "not UTF-8 (byte {} of the line)",
+                error.valid_up_to()
+            )),
             Ok(text) => {
                 let mut read = Vec::new();
                 match self.codec.row(text, &mut |event| read.push(event)) {
                     Ok(()) => {
-                        return read.into_iter().try_for_each(|event| self.event(event, place));
+                        return read
+                            .into_iter()
+                            .try_for_each(|event| self.event(event, place));
                     }
                     Err(fault) => fault,
                 }
@@ -203,7 +241,10 @@ impl Rows {
 
     fn event(&mut self, event: Event, place: Place) -> Result<(), FormatError> {
         if !event.kind().is_known() && !event.ignorable() {
-            return Err(FormatError::UnknownRequiredEvent { place, kind: event.kind().to_string() });
+            return Err(FormatError::UnknownRequiredEvent {
+                place,
+                kind: event.kind().to_string(),
+            });
         }
         let expected = self.events.len() as u64;
         if self.fault.is_none() && event.seq().get() != expected {
@@ -215,7 +256,10 @@ impl Rows {
             Some((place, reason)) if *event.kind() == EventKind::TurnEnd => {
                 return Err(FormatError::Damaged {
                     place: *place,
-                    reason: format!("{reason}; a later turn/end (event {}) shows that this was committed", event.seq()),
+                    reason: format!(
+                        "{reason}; a later turn/end (event {}) shows that this was committed",
+                        event.seq()
+                    ),
                 });
             }
             Some(_) => {}
@@ -230,7 +274,11 @@ impl Rows {
     }
 
     fn place(&self, byte: u64) -> Place {
-        Place { line: self.line, seq: LogOffset::new(self.events.len() as u64), byte }
+        Place {
+            line: self.line,
+            seq: LogOffset::new(self.events.len() as u64),
+            byte,
+        }
     }
 
     fn finish(self, keep: u64, recovered: u64, size: u64) -> Scan {
@@ -241,6 +289,11 @@ impl Rows {
             recovered,
             bytes: size - keep,
         });
-        Scan { header: self.header, header_line: self.header_line, events: self.events, tail }
+        Scan {
+            header: self.header,
+            header_line: self.header_line,
+            events: self.events,
+            tail,
+        }
     }
 }

@@ -152,6 +152,15 @@ impl OpenTail {
         }
     }
 
+    /// The results for the calls that have none, numbered from `at` and dated `time`: the first part of the closers.
+    #[must_use]
+    pub fn results(&self, at: LogOffset, time: i64, cause: CloseCause) -> Vec<Event> {
+        let seqs = (at.get()..).map(Seq::new);
+        seqs.zip(&self.pending)
+            .map(|(seq, call)| closer(result_for(call, seq, cause), seq, time))
+            .collect()
+    }
+
     /// The events that close this tail, numbered from `at` (the end of its log, or behind it) and dated `time` (that of an
     /// event of its log); none when no turn is open.
     #[must_use]
@@ -159,15 +168,11 @@ impl OpenTail {
         let Some(turn) = self.turn else {
             return Vec::new();
         };
-        let mut closers = Vec::with_capacity(self.pending.len() + 2);
+        let mut closers = self.results(at, time, cause);
         let mut push = |draft: EventDraft| {
             let seq = Seq::new(at.get() + closers.len() as u64);
-            let event = draft.into_event(seq, time, RowOrder::Closer);
-            closers.push(event.expect("BUG: a closer keeps the rules of its own type"));
+            closers.push(closer(draft, seq, time));
         };
-        for (offset, call) in (at.get()..).zip(&self.pending) {
-            push(result_for(call, turn, Seq::new(offset), cause));
-        }
         if let Some(at) = self.step {
             push(draft(
                 EventKind::StepEnd,
@@ -213,11 +218,17 @@ fn draft(kind: EventKind, data: &impl Serialize) -> EventDraft {
     EventDraft::log_only(kind, data).expect("BUG: closers are plain structs and strings")
 }
 
-fn result_for(call: &PendingCall, turn: u64, seq: Seq, cause: CloseCause) -> EventDraft {
+fn closer(draft: EventDraft, seq: Seq, time: i64) -> Event {
+    draft
+        .into_event(seq, time, RowOrder::Closer)
+        .expect("BUG: a closer keeps the rules of its own type")
+}
+
+fn result_for(call: &PendingCall, seq: Seq, cause: CloseCause) -> EventDraft {
     let id = &*call.id;
     let started = call.started.is_some();
     let data = ResultData {
-        turn,
+        turn: call.at.turn,
         step: call.at.step,
         message: ResultMessage {
             id: format!("{}-tool-result-{id}-{seq}", cause.as_str()),

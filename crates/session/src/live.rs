@@ -373,25 +373,28 @@ impl SessionStore {
     /// # Errors
     /// A stale handle, a second announcement, or the first veto, after which the session is out of the store again.
     pub fn announce(&self, session: &LiveSession) -> Result<(), StoreError> {
-        let number = match self.inner().entry(session) {
+        let dispatch = match self.inner().entry(session) {
             None => return Err(StoreError::SessionNotLive(session.id.clone())),
             Some(entry) if entry.announced => {
                 return Err(StoreError::AlreadyAnnounced(session.id.clone()));
             }
             Some(entry) => {
                 entry.announced = true;
-                entry.number
+                entry.dispatches += 1;
+                Dispatch {
+                    shared: &self.shared,
+                    number: entry.number,
+                }
             }
         };
         session.lock().observe(Box::new(Forward {
             id: session.id.clone(),
-            number,
+            number: dispatch.number,
             store: Arc::downgrade(&self.shared),
         }));
-        let dispatch = self.shared.dispatch(number);
         for listener in self.shared.listeners() {
             if let Err(reason) = listener.created(session) {
-                self.shared.leave(number);
+                self.shared.leave(dispatch.number);
                 drop(dispatch);
                 return Err(StoreError::Vetoed {
                     id: session.id.clone(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::body::Body;
+use crate::closers::CloseCause;
 use crate::event::{EventDraft, RowOrder};
 use crate::fork::{ForkError, ForkSeed, build_fork_seed, end_seed};
 use crate::log::LogError;
@@ -274,6 +275,21 @@ impl Session {
                 seq: self.log.end(),
                 source,
             })?;
+        self.push(event)
+    }
+
+    /// Answers every call of the open step that has no result, as a repair would: for a driver that has to close a step
+    /// it could not finish. Dated `time`, in ms since the epoch.
+    ///
+    /// # Errors
+    /// Never for a log that is valid; the type is that of [`Session::append`].
+    pub fn answer_pending(&mut self, time: i64) -> Result<Vec<Arc<Event>>, LogError> {
+        let tail = self.log.open_tail();
+        let results = tail.results(self.log.end(), time, CloseCause::Interrupted);
+        results.into_iter().map(|event| self.push(event)).collect()
+    }
+
+    fn push(&mut self, event: Event) -> Result<Arc<Event>, LogError> {
         let event = Arc::clone(self.log.push(event)?);
         for observer in &mut self.observers {
             if let Err(reason) = observer.event(&event) {

@@ -100,7 +100,11 @@ pub(crate) fn create_dirs(dir: &Path) -> Result<(), StoreError> {
 
 /// Makes the names in a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let dir = if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
+    };
     File::open(dir)
         .and_then(|file| file.sync_all())
         .map_err(StoreError::io("make the directory durable", dir))

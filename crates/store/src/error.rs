@@ -146,9 +146,11 @@ impl StoreError {
                 Some("close it there, or fork it: a fork needs no lock on its source".into())
             }
             Self::Format { source, .. } => Some(source.hint().into()),
-            Self::NotContinuable { source, .. } => source
-                .nearest_cut
-                .map(|cut| format!("fork it at {cut}: there the step is still open, and the fork answers its calls")),
+            Self::NotContinuable { source, .. } => source.nearest_cut.map(|cut| {
+                format!(
+                    "fork it at {cut}: there the step is still open, and the fork answers its calls"
+                )
+            }),
             Self::Ambiguous { .. } | Self::Misplaced { .. } => {
                 Some("move one of the files out of the home; nothing was changed".into())
             }
@@ -164,11 +166,18 @@ impl StoreError {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
     }
 }
 
 fn list(paths: &[PathBuf]) -> String {
-    let paths: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
     paths.join(", ")
 }

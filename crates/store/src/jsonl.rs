@@ -50,7 +50,11 @@ impl JsonlStore {
 
     /// As [`JsonlStore::new`], on a disk that a test controls.
     pub fn on(root: impl Into<PathBuf>, container: Container, disk: Arc<dyn Disk>) -> Self {
-        Self { root: root.into(), container, disk }
+        Self {
+            root: root.into(),
+            container,
+            disk,
+        }
     }
 
     /// The directory that holds the projects.
@@ -78,23 +82,36 @@ impl JsonlStore {
         }
         if found.len() > 1 {
             let paths = found.into_iter().map(|found| found.place.path).collect();
-            return Err(StoreError::Ambiguous { id: id.clone(), paths });
+            return Err(StoreError::Ambiguous {
+                id: id.clone(),
+                paths,
+            });
         }
-        found.pop().ok_or_else(|| StoreError::NotFound { id: id.clone(), root: self.root.clone() })
+        found.pop().ok_or_else(|| StoreError::NotFound {
+            id: id.clone(),
+            root: self.root.clone(),
+        })
     }
 
     /// The header says where a file belongs; a file elsewhere is somebody's copy, not the session.
     fn check_place(&self, found: &Found, header: &SessionHeader) -> Result<(), StoreError> {
         let expected = session_dir(&self.root, header)?;
         let same = expected == found.place.dir
-            || match (fs::canonicalize(&expected), fs::canonicalize(&found.place.dir)) {
+            || match (
+                fs::canonicalize(&expected),
+                fs::canonicalize(&found.place.dir),
+            ) {
                 (Ok(expected), Ok(actual)) => expected == actual,
                 _ => false,
             };
         if same {
             return Ok(());
         }
-        let dir = found.place.dir.strip_prefix(&self.root).unwrap_or(&found.place.dir);
+        let dir = found
+            .place
+            .dir
+            .strip_prefix(&self.root)
+            .unwrap_or(&found.place.dir);
         Err(StoreError::Misplaced {
             path: found.place.path.clone(),
             expected: dir.display().to_string(),
@@ -104,11 +121,12 @@ impl JsonlStore {
 
     fn load(&self, id: &SessionId, found: &Found) -> Result<(ReadSession, Vec<u8>), StoreError> {
         let path = &found.place.path;
-        let (bytes, meta) =
-            read_stable(path).map_err(StoreError::io("read", path))?;
+        let (bytes, meta) = read_stable(path).map_err(StoreError::io("read", path))?;
         let bytes = repair::pending(&found.place.dir, &bytes).unwrap_or(bytes);
-        let stored = decode_generation(found, &bytes)
-            .map_err(|source| StoreError::Format { path: path.clone(), source })?;
+        let stored = decode_generation(found, &bytes).map_err(|source| StoreError::Format {
+            path: path.clone(),
+            source,
+        })?;
         if stored.header.id != *id {
             return Err(StoreError::Misplaced {
                 path: path.clone(),
@@ -117,7 +135,14 @@ impl JsonlStore {
             });
         }
         self.check_place(found, &stored.header)?;
-        Ok((ReadSession { stored, path: path.clone(), modified: modified(&meta) }, bytes))
+        Ok((
+            ReadSession {
+                stored,
+                path: path.clone(),
+                modified: modified(&meta),
+            },
+            bytes,
+        ))
     }
 
     fn list_one(&self, found: &Found) -> Listed {
@@ -127,11 +152,25 @@ impl JsonlStore {
             Ok(header)
         });
         let id = header.as_ref().map_or_else(
-            |_| SessionId::new(found.place.dir.file_name().unwrap_or_default().to_string_lossy()),
+            |_| {
+                SessionId::new(
+                    found
+                        .place
+                        .dir
+                        .file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy(),
+                )
+            },
             |header| header.id.clone(),
         );
         let modified = fs::metadata(&path).map_or(0, |meta| modified(&meta));
-        Listed { id, path, modified, header }
+        Listed {
+            id,
+            path,
+            modified,
+            header,
+        }
     }
 }
 
@@ -148,7 +187,12 @@ impl Persistence for JsonlStore {
         }
         let path = dir.join(Generation::current(self.container).file_name());
         let place = Place { dir, path };
-        Ok(Box::new(Writer::new(Arc::clone(&self.disk), place, header.clone(), self.container)))
+        Ok(Box::new(Writer::new(
+            Arc::clone(&self.disk),
+            place,
+            header.clone(),
+            self.container,
+        )))
     }
 
     fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
@@ -163,7 +207,10 @@ impl Persistence for JsonlStore {
         let (first, _) = self.load(id, &found)?;
         check_continuable(id, &first.stored)?;
         let lock = Lock::take(&dir.join(LOCK_NAME), id)?;
-        let mut log = self.disk.open_log(path).map_err(StoreError::io("open", path))?;
+        let mut log = self
+            .disk
+            .open_log(path)
+            .map_err(StoreError::io("open", path))?;
         repair::resume(dir, &mut *log, path)?;
         let (ReadSession { stored, .. }, bytes) = self.load(id, &found)?;
         check_continuable(id, &stored)?;
@@ -177,7 +224,11 @@ impl Persistence for JsonlStore {
             log,
             lock,
         );
-        Ok(OpenSession { session: opened.0, writer: Box::new(writer), repair: opened.1 })
+        Ok(OpenSession {
+            session: opened.0,
+            writer: Box::new(writer),
+            repair: opened.1,
+        })
     }
 
     fn list(&self) -> Result<Vec<Listed>, StoreError> {
@@ -189,8 +240,14 @@ impl Persistence for JsonlStore {
                     [found] => sessions.push(self.list_one(found)),
                     several => {
                         let mut listed = self.list_one(&several[0]);
-                        let paths = several.iter().map(|found| found.place.path.clone()).collect();
-                        listed.header = Err(StoreError::Ambiguous { id: listed.id.clone(), paths });
+                        let paths = several
+                            .iter()
+                            .map(|found| found.place.path.clone())
+                            .collect();
+                        listed.header = Err(StoreError::Ambiguous {
+                            id: listed.id.clone(),
+                            paths,
+                        });
                         sessions.push(listed);
                     }
                 }
@@ -202,7 +259,10 @@ impl Persistence for JsonlStore {
 }
 
 fn check_continuable(id: &SessionId, stored: &StoredSession) -> Result<(), StoreError> {
-    let refused = |source| StoreError::NotContinuable { id: id.clone(), source };
+    let refused = |source| StoreError::NotContinuable {
+        id: id.clone(),
+        source,
+    };
     stored.log.continuable().map_err(refused)
 }
 
@@ -220,9 +280,10 @@ fn repair_log(
     let recovered = tail.as_ref().map_or(0, |tail| tail.recovered);
     let durable = LogOffset::new(stored.log.end().get() - recovered);
     let closers: Vec<_> = stored.closers().into_iter().map(Arc::new).collect();
-    let session = stored
-        .balanced(now)
-        .map_err(|source| StoreError::Seed { path: path.clone(), source })?;
+    let session = stored.balanced(now).map_err(|source| StoreError::Seed {
+        path: path.clone(),
+        source,
+    })?;
     let batch = container.batch(session.log().events_from(durable).map(|event| &**event));
     match &tail {
         Some(tail) if tail.recovered > 0 => {
@@ -230,14 +291,22 @@ fn repair_log(
         }
         // Nothing is saved from behind the cut, so the cut alone changes nothing that anybody reads.
         Some(tail) => {
-            log.truncate(tail.keep).map_err(StoreError::io("cut the torn tail of", path))?;
+            log.truncate(tail.keep)
+                .map_err(StoreError::io("cut the torn tail of", path))?;
             append_or_roll_back(log, path, &batch)?;
         }
         None => append_or_roll_back(log, path, &batch)?,
     }
     let torn_bytes = tail.map_or(0, |tail| tail.bytes);
     let repaired = torn_bytes > 0 || !closers.is_empty();
-    Ok((session, repaired.then_some(Repair { torn_bytes, recovered, closers })))
+    Ok((
+        session,
+        repaired.then_some(Repair {
+            torn_bytes,
+            recovered,
+            closers,
+        }),
+    ))
 }
 
 fn decode_generation(found: &Found, bytes: &[u8]) -> Result<StoredSession, FormatError> {
@@ -258,7 +327,10 @@ fn version_mismatch(named: u64) -> FormatError {
 fn header_of(found: &Found) -> Result<SessionHeader, StoreError> {
     let path = &found.place.path;
     let io = |error| StoreError::io("read", path)(error);
-    let format = |source| StoreError::Format { path: path.clone(), source };
+    let format = |source| StoreError::Format {
+        path: path.clone(),
+        source,
+    };
     let mut file = File::open(path).map_err(io)?;
     let mut bytes = Vec::new();
     loop {
@@ -300,8 +372,13 @@ fn read_stable(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
 }
 
 fn modified(meta: &Metadata) -> i64 {
-    let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.and_then(|since| i64::try_from(since.as_millis()).ok()).unwrap_or(0)
+    let since = meta
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .unwrap_or(0)
 }
 
 /// The directories in a directory, by name; none if it does not exist.
@@ -331,7 +408,13 @@ fn top_generations(dir: &Path) -> Result<Vec<Found>, StoreError> {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         if let Some(generation) = name.and_then(Generation::parse) {
-            found.push(Found { place: Place { dir: dir.to_owned(), path }, generation });
+            found.push(Found {
+                place: Place {
+                    dir: dir.to_owned(),
+                    path,
+                },
+                generation,
+            });
         }
     }
     let top = found.iter().map(|found| found.generation.version).max();
@@ -342,15 +425,21 @@ fn top_generations(dir: &Path) -> Result<Vec<Found>, StoreError> {
 
 /// One id in two projects: neither is better than the other, so both say so.
 fn mark_duplicates(sessions: &mut [Listed]) {
-    let mut by_id: std::collections::BTreeMap<SessionId, Vec<PathBuf>> = std::collections::BTreeMap::new();
+    let mut by_id: std::collections::BTreeMap<SessionId, Vec<PathBuf>> =
+        std::collections::BTreeMap::new();
     for session in sessions.iter() {
-        by_id.entry(session.id.clone()).or_default().push(session.path.clone());
+        by_id
+            .entry(session.id.clone())
+            .or_default()
+            .push(session.path.clone());
     }
     for session in sessions {
         let paths = &by_id[&session.id];
         if paths.len() > 1 && session.header.is_ok() {
-            session.header =
-                Err(StoreError::Ambiguous { id: session.id.clone(), paths: paths.clone() });
+            session.header = Err(StoreError::Ambiguous {
+                id: session.id.clone(),
+                paths: paths.clone(),
+            });
         }
     }
 }

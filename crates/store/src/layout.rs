@@ -24,7 +24,10 @@ pub(crate) struct Generation {
 
 impl Generation {
     pub(crate) const fn current(container: Container) -> Self {
-        Self { version: CURRENT_VERSION, container }
+        Self {
+            version: CURRENT_VERSION,
+            container,
+        }
     }
 
     pub(crate) fn file_name(self) -> String {
@@ -149,13 +152,24 @@ mod tests {
         for (cwd, name) in cases {
             assert_eq!(project_dir(cwd).unwrap(), name, "{cwd}");
         }
-        assert_eq!(project_dir(&format!("/{}", "x".repeat(999))).unwrap().len(), 255);
+        assert_eq!(
+            project_dir(&format!("/{}", "x".repeat(999))).unwrap().len(),
+            255
+        );
     }
 
     #[test]
     fn only_canonical_file_names_are_generations() {
-        for name in ["session.jsonl", "session.jsonl.zstd", "session.v4.jsonl", "session.v12.jsonl.zstd"] {
-            assert_eq!(Generation::parse(name).map(Generation::file_name), Some(name.to_owned()));
+        for name in [
+            "session.jsonl",
+            "session.jsonl.zstd",
+            "session.v4.jsonl",
+            "session.v12.jsonl.zstd",
+        ] {
+            assert_eq!(
+                Generation::parse(name).map(Generation::file_name),
+                Some(name.to_owned())
+            );
         }
         for name in [
             "session.v0.jsonl",

@@ -21,13 +21,18 @@ pub(crate) struct Lock {
 
 impl Lock {
     pub(crate) fn take(path: &Path, id: &SessionId) -> Result<Self, StoreError> {
-        let owned = || StoreError::AlreadyOwned { id: id.clone(), lock: path.to_owned() };
+        let owned = || StoreError::AlreadyOwned {
+            id: id.clone(),
+            lock: path.to_owned(),
+        };
         for _ in 0..ATTEMPTS {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false);
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let file = options.open(path).map_err(StoreError::io("open the lock", path))?;
+            let file = options
+                .open(path)
+                .map_err(StoreError::io("open the lock", path))?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(owned()),

@@ -42,13 +42,18 @@ impl Note {
         let (keep, torn, bytes) = (number(0)?, number(8)?, number(16)?);
         let (torn, bytes) = (usize::try_from(torn).ok()?, usize::try_from(bytes).ok()?);
         let whole = torn.checked_add(bytes)? == rest.len();
-        whole.then(|| Self { keep, torn: rest[..torn].to_vec(), bytes: rest[torn..].to_vec() })
+        whole.then(|| Self {
+            keep,
+            torn: rest[..torn].to_vec(),
+            bytes: rest[torn..].to_vec(),
+        })
     }
 
     /// Whether the log is at a point that this repair passes through: the rest untouched, or cut, or partly extended.
     fn applies_to(&self, log: &[u8]) -> bool {
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
-        log.get(keep..).is_some_and(|rest| rest == self.torn || self.bytes.starts_with(rest))
+        log.get(keep..)
+            .is_some_and(|rest| rest == self.torn || self.bytes.starts_with(rest))
     }
 }
 
@@ -62,8 +67,15 @@ pub(crate) fn replace_tail(
     keep: u64,
     bytes: Vec<u8>,
 ) -> Result<(), StoreError> {
-    let torn = usize::try_from(keep).ok().and_then(|keep| current.get(keep..)).unwrap_or_default();
-    let note = Note { keep, torn: torn.to_vec(), bytes };
+    let torn = usize::try_from(keep)
+        .ok()
+        .and_then(|keep| current.get(keep..))
+        .unwrap_or_default();
+    let note = Note {
+        keep,
+        torn: torn.to_vec(),
+        bytes,
+    };
     let note_path = dir.join(REPAIR_NAME);
     let failed = StoreError::io("write the repair note", &note_path);
     new_file(&note_path)
@@ -121,7 +133,11 @@ mod tests {
 
     #[test]
     fn a_note_reads_back_whole_and_never_in_part() {
-        let note = Note { keep: 7, torn: b"torn".to_vec(), bytes: b"new bytes".to_vec() };
+        let note = Note {
+            keep: 7,
+            torn: b"torn".to_vec(),
+            bytes: b"new bytes".to_vec(),
+        };
         let text = note.encode();
         assert_eq!(Note::decode(&text), Some(note));
         for len in 0..text.len() {
@@ -131,7 +147,11 @@ mod tests {
 
     #[test]
     fn a_note_applies_only_to_a_log_that_its_repair_passes_through() {
-        let note = Note { keep: 3, torn: b"TORN".to_vec(), bytes: b"new".to_vec() };
+        let note = Note {
+            keep: 3,
+            torn: b"TORN".to_vec(),
+            bytes: b"new".to_vec(),
+        };
         for log in ["abcTORN", "abc", "abcn", "abcne", "abcnew"] {
             assert!(note.applies_to(log.as_bytes()), "{log}");
         }

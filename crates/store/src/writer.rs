@@ -40,7 +40,14 @@ impl Writer {
         header: SessionHeader,
         container: Container,
     ) -> Self {
-        Self { disk, place, header, container, stored: LogOffset::START, state: State::Unwritten }
+        Self {
+            disk,
+            place,
+            header,
+            container,
+            stored: LogOffset::START,
+            state: State::Unwritten,
+        }
     }
 
     pub(crate) fn opened(
@@ -53,26 +60,42 @@ impl Writer {
         lock: Lock,
     ) -> Self {
         let state = State::Open { log, _lock: lock };
-        Self { disk, place, header, container, stored, state }
+        Self {
+            disk,
+            place,
+            header,
+            container,
+            stored,
+            state,
+        }
     }
 
     /// Header and first batch appear together: a crash leaves no file or a complete one.
     fn materialize(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
         let Place { dir, path } = &self.place;
-        let taken = || StoreError::AlreadyExists { id: self.header.id.clone(), path: path.clone() };
+        let taken = || StoreError::AlreadyExists {
+            id: self.header.id.clone(),
+            path: path.clone(),
+        };
         if path.exists() {
             return Err(taken());
         }
         create_dirs(dir)?;
         let lock = Lock::take(&dir.join(LOCK_NAME), &self.header.id)?;
-        let format = |source| StoreError::Format { path: path.clone(), source };
+        let format = |source| StoreError::Format {
+            path: path.clone(),
+            source,
+        };
         let mut bytes = self.container.header(&self.header).map_err(format)?;
         bytes.extend(self.container.batch(events.iter().map(|event| &**event)));
         publish(path, &bytes, &unique()).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => taken(),
             _ => StoreError::io("create", path)(error),
         })?;
-        let log = self.disk.open_log(path).map_err(StoreError::io("open", path))?;
+        let log = self
+            .disk
+            .open_log(path)
+            .map_err(StoreError::io("open", path))?;
         self.state = State::Open { log, _lock: lock };
         Ok(())
     }
@@ -102,9 +125,14 @@ impl SessionWriter for Writer {
             State::Open { log, .. } => {
                 let batch = self.container.batch(events.iter().map(|event| &**event));
                 if let Err(failure) = append_or_roll_back(&mut **log, &path, &batch) {
-                    if let StoreError::Poisoned { append, rollback, .. } = &failure {
-                        self.state =
-                            State::Poisoned { append: append.clone(), rollback: rollback.clone() };
+                    if let StoreError::Poisoned {
+                        append, rollback, ..
+                    } = &failure
+                    {
+                        self.state = State::Poisoned {
+                            append: append.clone(),
+                            rollback: rollback.clone(),
+                        };
                     }
                     return Err(failure);
                 }
@@ -128,8 +156,12 @@ pub(crate) fn append_or_roll_back(
     if bytes.is_empty() {
         return Ok(());
     }
-    let before = log.len().map_err(StoreError::io("read the size of", path))?;
-    let Err(append) = log.append(bytes).and_then(|()| log.sync()) else { return Ok(()) };
+    let before = log
+        .len()
+        .map_err(StoreError::io("read the size of", path))?;
+    let Err(append) = log.append(bytes).and_then(|()| log.sync()) else {
+        return Ok(());
+    };
     match log.truncate(before).and_then(|()| log.sync()) {
         Ok(()) => Err(StoreError::io("append to", path)(append)),
         Err(rollback) => Err(StoreError::Poisoned {

@@ -24,7 +24,11 @@ pub(super) fn check(event: &Event) -> Result<(), String> {
     if !result.message.id.starts_with(FORKED) {
         return Ok(());
     }
-    let bad = |reason: String| Err(format!("not a valid not-started result of a fork: {reason}"));
+    let bad = |reason: String| {
+        Err(format!(
+            "not a valid not-started result of a fork: {reason}"
+        ))
+    };
     if let Err(reason) = result.check_named_error() {
         return bad(reason);
     }
@@ -39,9 +43,9 @@ pub(super) fn check(event: &Event) -> Result<(), String> {
     }
     let (seq, sources) = (event.seq().get(), event.sources());
     match event.surface_op() {
-        Some(SurfaceOp::Append) if suffix != seq => bad(format!(
-            "its id ends with {suffix}, but it is event {seq}"
-        )),
+        Some(SurfaceOp::Append) if suffix != seq => {
+            bad(format!("its id ends with {suffix}, but it is event {seq}"))
+        }
         Some(SurfaceOp::Append) if sources.is_some() => {
             bad("it was appended and must not have `sourceEventSeqs`".into())
         }

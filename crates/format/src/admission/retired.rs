@@ -25,7 +25,10 @@ impl Word {
     /// below U+0020 but control characters, so an escape of a printable one is reason enough to look closer.
     fn may_be_in(&self, json: &str) -> bool {
         let json = json.as_bytes();
-        let printable = |at: usize| json.get(at + 4).is_some_and(|digit| (b'2'..=b'7').contains(digit));
+        let printable = |at: usize| {
+            json.get(at + 4)
+                .is_some_and(|digit| (b'2'..=b'7').contains(digit))
+        };
         self.0.find(json).is_some() || ESCAPE.find_iter(json).any(printable)
     }
 }
@@ -58,7 +61,9 @@ pub(super) fn check_sources(event: &Event) -> Result<(), String> {
         _ => false,
     };
     if retired {
-        return Err("the source kind `plugin` is retired: a message names its concrete producer".into());
+        return Err(
+            "the source kind `plugin` is retired: a message names its concrete producer".into(),
+        );
     }
     Ok(())
 }
@@ -112,15 +117,23 @@ fn list<'a>(node: Node<'a>, path: &[&str]) -> Vec<Node<'a>> {
 }
 
 fn check_list(blocks: &[Node<'_>], place: &str) -> Result<(), String> {
-    if blocks.iter().any(|block| block.names("type", "tool-result")) {
+    if blocks
+        .iter()
+        .any(|block| block.names("type", "tool-result"))
+    {
         return Err(retired_block(place));
     }
     Ok(())
 }
 
 fn check_stream(records: &[Node<'_>]) -> Result<(), String> {
-    for record in records.iter().filter(|record| BLOCK.may_be_in(record.json())) {
-        let chunk = record.get("chunk").filter(|_| record.names("type", "chunk"));
+    for record in records
+        .iter()
+        .filter(|record| BLOCK.may_be_in(record.json()))
+    {
+        let chunk = record
+            .get("chunk")
+            .filter(|_| record.names("type", "chunk"));
         let Some(chunk) = chunk else {
             continue;
         };
@@ -137,5 +150,7 @@ fn check_stream(records: &[Node<'_>]) -> Result<(), String> {
 }
 
 fn retired_block(place: &str) -> String {
-    format!("`{place}` has a retired `tool-result` block: since V4 a result is a message of its own")
+    format!(
+        "`{place}` has a retired `tool-result` block: since V4 a result is a message of its own"
+    )
 }

@@ -12,7 +12,8 @@ pub(super) fn check(event: &Event) -> Result<(), String> {
     let content = Node::new(event.message().unwrap_or_default()).get("content");
     let blocks = content.map_or_else(Vec::new, |content| content.items());
     blocks.iter().enumerate().try_for_each(|(at, block)| {
-        check_block(block).map_err(|reason| format!("content block {at} of the system message {reason}"))
+        check_block(block)
+            .map_err(|reason| format!("content block {at} of the system message {reason}"))
     })
 }
 
@@ -36,18 +37,23 @@ fn check_block(block: &Node<'_>) -> Result<(), String> {
 
 fn check_attachment(block: &Node<'_>, kind: &str) -> Result<(), String> {
     let attachment = block.get("attachment").filter(Node::is_object);
-    let attachment = attachment.ok_or_else(|| format!("is `{kind}` and needs an object `attachment`"))?;
+    let attachment =
+        attachment.ok_or_else(|| format!("is `{kind}` and needs an object `attachment`"))?;
     let (string, counts): (_, &[&str]) = match kind {
         "image" => ("mediaType", &["bytes", "width", "height"]),
         _ => ("name", &["bytes"]),
     };
     for member in ["attachmentId", string] {
         if !attachment.get(member).is_some_and(|node| node.is_string()) {
-            return Err(format!("is `{kind}` and its attachment needs a string `{member}`"));
+            return Err(format!(
+                "is `{kind}` and its attachment needs a string `{member}`"
+            ));
         }
     }
     match counts.iter().find(|member| !attachment.counts(member)) {
-        Some(member) => Err(format!("is `{kind}` and its attachment needs a count `{member}`")),
+        Some(member) => Err(format!(
+            "is `{kind}` and its attachment needs a count `{member}`"
+        )),
         None => Ok(()),
     }
 }

@@ -104,11 +104,16 @@ impl Compaction {
         let data: SummaryData = read(event)?;
         let open = self.owner(Some(&data.compaction_id), data.source_command_id.as_deref())?;
         if let Some(summary) = open.summary {
-            return Err(format!("compaction `{}` has its summary in event {summary}", open.id));
+            return Err(format!(
+                "compaction `{}` has its summary in event {summary}",
+                open.id
+            ));
         }
         let Range { start, end } = data.shadowed_range;
         let Some(span) = before.surface().slice(start, end) else {
-            return Err(format!("`shadowedRange` {start} to {end} is no span of the surface"));
+            return Err(format!(
+                "`shadowedRange` {start} to {end} is no span of the surface"
+            ));
         };
         if span != data.shadowed_seqs {
             return Err(format!(
@@ -124,7 +129,10 @@ impl Compaction {
 
     pub(super) fn checkpoint(&mut self, event: &Event) -> Result<(), String> {
         let CheckpointData { source } = read(event)?;
-        self.owner(source.compaction_id.as_deref(), source.source_command_id.as_deref())?;
+        self.owner(
+            source.compaction_id.as_deref(),
+            source.source_command_id.as_deref(),
+        )?;
         Ok(())
     }
 
@@ -140,7 +148,10 @@ impl Compaction {
             ));
         }
         if data.error.is_none() && open.summary.is_none() {
-            return Err(format!("compaction `{}` ends without a summary and without an error", open.id));
+            return Err(format!(
+                "compaction `{}` ends without a summary and without an error",
+                open.id
+            ));
         }
         self.open = None;
         Ok(())
@@ -155,7 +166,10 @@ impl Compaction {
             event.body(),
             Body::TurnEnd { reason, .. } if matches!(&**reason, "interrupted" | "forked")
         );
-        open.crossed.get_or_insert(Crossing { seq: event.seq(), closes });
+        open.crossed.get_or_insert(Crossing {
+            seq: event.seq(),
+            closes,
+        });
     }
 
     /// Whoever ran the compaction is gone: a later lifecycle does not go on with it.
@@ -164,7 +178,13 @@ impl Compaction {
     }
 
     pub(super) fn finish(self, last: Seq) -> Result<(), (Seq, String)> {
-        let Some(Open { crossed: Some(crossing), id, started, .. }) = self.open else {
+        let Some(Open {
+            crossed: Some(crossing),
+            id,
+            started,
+            ..
+        }) = self.open
+        else {
             return Ok(());
         };
         // A repair writes closers and marker in one batch, of which a crash may leave the closers alone.
@@ -176,9 +196,13 @@ impl Compaction {
 
     /// The open compaction, if the event names it.
     fn owner(&mut self, id: Option<&str>, command: Option<&str>) -> Result<&mut Open, String> {
-        let shown = |name: Option<&str>| name.map_or_else(|| "none".into(), |name| format!("`{name}`"));
+        let shown =
+            |name: Option<&str>| name.map_or_else(|| "none".into(), |name| format!("`{name}`"));
         let Some(open) = &mut self.open else {
-            return Err(format!("belongs to the compaction {}, but none is open", shown(id)));
+            return Err(format!(
+                "belongs to the compaction {}, but none is open",
+                shown(id)
+            ));
         };
         if id != Some(&*open.id) {
             return Err(format!(
@@ -209,7 +233,10 @@ impl Compaction {
 
 /// Pruning cuts down single results: its list has gaps, so only the ends and the order in the log can be checked.
 pub(super) fn check_prune(event: &Event, before: &EventLog) -> Result<(), String> {
-    let PruneData { shadowed_range: Range { start, end }, shadowed_seqs } = read(event)?;
+    let PruneData {
+        shadowed_range: Range { start, end },
+        shadowed_seqs,
+    } = read(event)?;
     let (first, last) = (shadowed_seqs.first(), shadowed_seqs.last());
     if (first, last) != (Some(&start), Some(&end)) {
         return Err(format!(
@@ -220,7 +247,9 @@ pub(super) fn check_prune(event: &Event, before: &EventLog) -> Result<(), String
     let mut seen = HashSet::with_capacity(shadowed_seqs.len());
     for &seq in &shadowed_seqs {
         if seq >= event.seq() {
-            return Err(format!("`shadowedSeqs` names event {seq}, which is not earlier"));
+            return Err(format!(
+                "`shadowedSeqs` names event {seq}, which is not earlier"
+            ));
         }
         if !seen.insert(seq) {
             return Err(format!("`shadowedSeqs` names event {seq} twice"));

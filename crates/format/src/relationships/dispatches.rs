@@ -37,7 +37,10 @@ impl Dispatches {
         let data: DispatchData<'_> = read(event)?;
         let (id, root, parent) = (data.sub_call_id, data.root_call_id, data.parent_call_id);
         if let Some(earlier) = self.known.get(&id) {
-            return Err(format!("event {} started a dispatch `{id}` already", earlier.started));
+            return Err(format!(
+                "event {} started a dispatch `{id}` already",
+                earlier.started
+            ));
         }
         if parent != root {
             match self.known.get(&parent) {
@@ -55,7 +58,11 @@ impl Dispatches {
                 Some(_) => {}
             }
         }
-        let dispatch = Dispatch { root, started: event.seq(), settled: None };
+        let dispatch = Dispatch {
+            root,
+            started: event.seq(),
+            settled: None,
+        };
         self.known.insert(id, dispatch);
         Ok(())
     }
@@ -64,10 +71,14 @@ impl Dispatches {
         let data: DispatchData<'_> = read(event)?;
         let id = &*data.sub_call_id;
         let Some(dispatch) = self.known.get_mut(id) else {
-            return Err(format!("settles the dispatch `{id}`, which was not started"));
+            return Err(format!(
+                "settles the dispatch `{id}`, which was not started"
+            ));
         };
         if let Some(settled) = dispatch.settled {
-            return Err(format!("settles the dispatch `{id}`, which event {settled} settled"));
+            return Err(format!(
+                "settles the dispatch `{id}`, which event {settled} settled"
+            ));
         }
         let started = dispatch.started;
         if let Some(start) = before.get(started) {
@@ -103,7 +114,10 @@ fn same(a: Option<&RawValue>, b: Option<&RawValue>) -> bool {
     if a == b {
         return true;
     }
-    match (serde_json::from_str::<Value>(a), serde_json::from_str::<Value>(b)) {
+    match (
+        serde_json::from_str::<Value>(a),
+        serde_json::from_str::<Value>(b),
+    ) {
         (Ok(a), Ok(b)) => same_value(&a, &b),
         (Err(_), Err(_)) => true,
         _ => false,
@@ -119,7 +133,8 @@ fn same_value(a: &Value, b: &Value) -> bool {
         }
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len()
-                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
         }
         _ => a == b,
     }

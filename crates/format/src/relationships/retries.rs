@@ -66,22 +66,33 @@ impl Retries {
 
     pub(super) fn schedule(&mut self, event: &Event, turns: &Turns) -> Result<(), String> {
         let data: RetryData = read(event)?;
-        let at = StepRef { turn: data.turn, step: data.step };
+        let at = StepRef {
+            turn: data.turn,
+            step: data.step,
+        };
         turns.must_be_at_or_behind(at)?;
         if self.provider.as_ref() != Some(&data.provider) {
             return Err(format!(
                 "retries at the provider `{}`, but the last request/header names {}",
                 data.provider,
-                self.provider.as_ref().map_or_else(|| "none".into(), |provider| format!("`{provider}`")),
+                self.provider
+                    .as_ref()
+                    .map_or_else(|| "none".into(), |provider| format!("`{provider}`")),
             ));
         }
-        let key = ChainKey { step: data.step, provider: data.provider, policy: data.policy_key };
+        let key = ChainKey {
+            step: data.step,
+            provider: data.provider,
+            policy: data.policy_key,
+        };
         let (id, retry) = (data.retry_id, data.retry);
         let Some(chain_id) = self.chains.get(&key) else {
             return self.begin(key, id, at, retry);
         };
         if *chain_id != id {
-            return Err(format!("expected the retry id `{chain_id}` of its sequence, found `{id}`"));
+            return Err(format!(
+                "expected the retry id `{chain_id}` of its sequence, found `{id}`"
+            ));
         }
         let Some(chain) = self.known.get_mut(&id) else {
             return Err(format!("the retry id `{id}` is unknown"));
@@ -94,7 +105,13 @@ impl Retries {
         Ok(())
     }
 
-    fn begin(&mut self, key: ChainKey, id: Box<str>, at: StepRef, retry: u64) -> Result<(), String> {
+    fn begin(
+        &mut self,
+        key: ChainKey,
+        id: Box<str>,
+        at: StepRef,
+        retry: u64,
+    ) -> Result<(), String> {
         if let Some(chain) = self.known.get(&id) {
             return Err(format!(
                 "the retry id `{id}` belongs to another sequence, of turn {} step {}",
@@ -105,7 +122,11 @@ impl Retries {
             return Err(format!("expected retry 1 of `{id}`, found {retry}"));
         }
         self.chains.insert(key, id.clone());
-        let chain = Chain { at, scheduled: 1, started: HashSet::new() };
+        let chain = Chain {
+            at,
+            scheduled: 1,
+            started: HashSet::new(),
+        };
         self.known.insert(id, chain);
         Ok(())
     }
@@ -113,11 +134,19 @@ impl Retries {
     pub(super) fn start(&mut self, event: &Event) -> Result<(), String> {
         let data: StartedData = read(event)?;
         let (id, retry) = (&*data.retry_id, data.retry);
-        let chain = self.known.get_mut(id).filter(|chain| (1..=chain.scheduled).contains(&retry));
+        let chain = self
+            .known
+            .get_mut(id)
+            .filter(|chain| (1..=chain.scheduled).contains(&retry));
         let Some(chain) = chain else {
-            return Err(format!("starts retry {retry} of `{id}`, which was not scheduled"));
+            return Err(format!(
+                "starts retry {retry} of `{id}`, which was not scheduled"
+            ));
         };
-        let at = StepRef { turn: data.turn, step: data.step };
+        let at = StepRef {
+            turn: data.turn,
+            step: data.step,
+        };
         if chain.at != at {
             return Err(format!(
                 "starts retry {retry} of `{id}` in turn {} step {}, but it was scheduled in turn {} step {}",

@@ -47,7 +47,10 @@ struct Block<'a> {
 }
 
 pub(super) fn check_title(event: &Event, before: &EventLog) -> Result<(), String> {
-    let TitleData { message_seqs, source } = read(event)?;
+    let TitleData {
+        message_seqs,
+        source,
+    } = read(event)?;
     check_sources(&message_seqs, before)?;
     match (&*source.kind, message_seqs.len()) {
         ("user", 0) => Ok(()),
@@ -60,13 +63,19 @@ pub(super) fn check_title(event: &Event, before: &EventLog) -> Result<(), String
 }
 
 pub(super) fn check_request(event: &Event, before: &EventLog) -> Result<(), String> {
-    let RequestData { message_seqs, messages } = read(event)?;
+    let RequestData {
+        message_seqs,
+        messages,
+    } = read(event)?;
     if message_seqs.is_empty() {
         return Err("`messageSeqs` must not be empty".into());
     }
     check_sources(&message_seqs, before)?;
     let [message] = &messages[..] else {
-        return Err(format!("`messages` must be exactly one, found {}", messages.len()));
+        return Err(format!(
+            "`messages` must be exactly one, found {}",
+            messages.len()
+        ));
     };
     if message.role != "user" || message.source.kind != "dsh-session-title-llm" {
         return Err(format!(
@@ -87,7 +96,9 @@ fn check_sources(seqs: &[Seq], before: &EventLog) -> Result<(), String> {
             return Err(format!("`messageSeqs` names event {seq} twice"));
         }
         let Some(named) = before.get(seq) else {
-            return Err(format!("`messageSeqs` names event {seq}, which is not earlier"));
+            return Err(format!(
+                "`messageSeqs` names event {seq}, which is not earlier"
+            ));
         };
         match named.body() {
             Body::UserMessage(message) if &*message.source == "user" => {}

@@ -26,7 +26,10 @@ impl Calls {
 
     pub(super) fn advertise(&mut self, seq: Seq, calls: &[Call]) -> Result<(), String> {
         for (index, call) in calls.iter().enumerate() {
-            let fresh = Pending { asked: (seq, index), started: None };
+            let fresh = Pending {
+                asked: (seq, index),
+                started: None,
+            };
             if let Some(earlier) = self.pending.insert(call.id.clone(), fresh) {
                 return Err(format!(
                     "asks for the call `{}`, which event {} asked for and which has no result yet",
@@ -45,10 +48,15 @@ impl Calls {
             ));
         };
         if let Some(started) = pending.started {
-            return Err(format!("starts the call `{}`, which event {started} started", call.id));
+            return Err(format!(
+                "starts the call `{}`, which event {started} started",
+                call.id
+            ));
         }
         let (asked, index) = pending.asked;
-        if let Some(Body::AssistantMessage { calls, .. }) = before.get(asked).map(|event| event.body()) {
+        if let Some(Body::AssistantMessage { calls, .. }) =
+            before.get(asked).map(|event| event.body())
+        {
             match calls.get(index) {
                 Some(asked_for) if asked_for.name != call.name => {
                     return Err(format!(

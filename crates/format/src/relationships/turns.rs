@@ -24,13 +24,20 @@ impl Turns {
 
     pub(super) fn start_turn(&mut self, turn: u64) -> Result<(), String> {
         if let Some(open) = self.open {
-            return Err(format!("turn {turn} starts although turn {} is open", open.number));
+            return Err(format!(
+                "turn {turn} starts although turn {} is open",
+                open.number
+            ));
         }
         let next = self.ended + 1;
         if turn != next {
             return Err(format!("expected turn {next} to start, found turn {turn}"));
         }
-        self.open = Some(OpenTurn { number: turn, step: None, ended_steps: 0 });
+        self.open = Some(OpenTurn {
+            number: turn,
+            step: None,
+            ended_steps: 0,
+        });
         Ok(())
     }
 
@@ -47,7 +54,10 @@ impl Turns {
     pub(super) fn start_step(&mut self, at: StepRef) -> Result<(), String> {
         let open = self.open_turn(at.turn)?;
         if let Some(step) = open.step {
-            return Err(format!("step {} starts although step {step} is open", at.step));
+            return Err(format!(
+                "step {} starts although step {step} is open",
+                at.step
+            ));
         }
         let next = open.ended_steps + 1;
         if at.step != next {
@@ -56,14 +66,21 @@ impl Turns {
                 at.turn, at.step
             ));
         }
-        self.open = Some(OpenTurn { step: Some(next), ..open });
+        self.open = Some(OpenTurn {
+            step: Some(next),
+            ..open
+        });
         Ok(())
     }
 
     pub(super) fn end_step(&mut self, at: StepRef) -> Result<(), String> {
         self.must_be_at(at)?;
         let open = self.open_turn(at.turn)?;
-        self.open = Some(OpenTurn { step: None, ended_steps: at.step, ..open });
+        self.open = Some(OpenTurn {
+            step: None,
+            ended_steps: at.step,
+            ..open
+        });
         Ok(())
     }
 
@@ -110,7 +127,10 @@ impl Turns {
     fn open_turn(&self, turn: u64) -> Result<OpenTurn, String> {
         match self.open {
             Some(open) if open.number == turn => Ok(open),
-            Some(open) => Err(format!("names turn {turn}, but turn {} is open", open.number)),
+            Some(open) => Err(format!(
+                "names turn {turn}, but turn {} is open",
+                open.number
+            )),
             None => Err(format!("names turn {turn}, but no turn is open")),
         }
     }

@@ -1,0 +1,172 @@
+//! Sessions as a front end sees them: create, open, read, fork, list.
+//!
+//! One service for every front end. It owns what is live in this process and the store behind it.
+
+use std::sync::Arc;
+
+use offshoot_session::{
+    ForkError, ForkSeed, LiveSession, LogOffset, Seq, SessionHeader, SessionId, SessionStore,
+    build_fork_seed,
+};
+use offshoot_store::{Listed, Persistence, ReadSession, Repair, SessionWriter, StoreError};
+
+use crate::AgentError;
+use crate::env::Env;
+
+/// A live session with its writer: what an agent is put on.
+#[derive(Debug)]
+pub struct Attached {
+    pub(crate) session: LiveSession,
+    pub(crate) writer: Box<dyn SessionWriter>,
+}
+
+impl Attached {
+    /// The session.
+    #[must_use]
+    pub const fn session(&self) -> &LiveSession {
+        &self.session
+    }
+}
+
+/// A session that was opened to go on with it.
+#[derive(Debug)]
+pub struct Opened {
+    /// The session.
+    pub attached: Attached,
+    /// What had to be repaired.
+    pub repair: Option<Repair>,
+}
+
+/// A fork, not stored yet.
+#[derive(Clone, Debug)]
+pub struct Fork {
+    /// The child's header.
+    pub header: SessionHeader,
+    /// The last inherited event.
+    pub cut: Seq,
+    /// The child's log.
+    pub seed: ForkSeed,
+}
+
+/// The sessions of one home.
+#[derive(Debug)]
+pub struct SessionService {
+    persistence: Arc<dyn Persistence>,
+    live: SessionStore,
+    env: Env,
+}
+
+impl SessionService {
+    /// A service over a store.
+    #[must_use]
+    pub fn new(persistence: Arc<dyn Persistence>, env: Env) -> Self {
+        Self {
+            persistence,
+            live: SessionStore::new(),
+            env,
+        }
+    }
+
+    /// A new session. Nothing is stored before something happens in it.
+    ///
+    /// # Errors
+    /// A taken id, or one that cannot be stored.
+    pub fn create(&self, cwd: Option<String>) -> Result<Attached, AgentError> {
+        let created_at = u64::try_from(self.env.now()).unwrap_or(0);
+        let header = SessionHeader {
+            cwd,
+            ..SessionHeader::new(self.fresh_id(), created_at)
+        };
+        let writer = self.persistence.create(&header)?;
+        let session = self.live.create(header, None, self.env.now())?;
+        Ok(Attached { session, writer })
+    }
+
+    /// Opens a stored session to go on with it, repairing what a crash has left.
+    ///
+    /// # Errors
+    /// See [`Persistence::open`].
+    pub fn open(&self, id: &SessionId) -> Result<Opened, AgentError> {
+        let opened = self.persistence.open(id, self.env.now())?;
+        let session = self.live.enter(self.live.adopt(opened.session)?)?;
+        self.live.announce(&session)?;
+        let attached = Attached {
+            session,
+            writer: opened.writer,
+        };
+        Ok(Opened {
+            attached,
+            repair: opened.repair,
+        })
+    }
+
+    /// Reads a stored session. Writes nothing and takes no lock.
+    ///
+    /// # Errors
+    /// See [`Persistence::read`].
+    pub fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
+        self.persistence.read(id)
+    }
+
+    /// What is stored. One bad file never hides another.
+    ///
+    /// # Errors
+    /// See [`Persistence::list`].
+    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        self.persistence.list()
+    }
+
+    /// Prepares a fork of a stored session. `at` is the last inherited event; without it the cut is the last completed
+    /// turn with its independent tail.
+    ///
+    /// Only what is stored can be cut at: closers that a reader adds in memory are nobody's history. The source is only
+    /// read, so it may be running elsewhere meanwhile.
+    ///
+    /// # Errors
+    /// A cut that is not an event of the source, or no completed turn to cut at.
+    pub fn prepare_fork(
+        &self,
+        source: &ReadSession,
+        at: Option<Seq>,
+        child: Option<SessionId>,
+    ) -> Result<Fork, AgentError> {
+        let stored = &source.stored;
+        let cut = match at.or_else(|| stored.log.latest_completed_boundary()) {
+            Some(cut) => cut,
+            None => return Err(ForkError::ForkUnavailable(stored.header.id.clone()).into()),
+        };
+        let seed = build_fork_seed(&stored.log, cut)?;
+        let child = child.unwrap_or_else(|| self.fresh_id());
+        let created_at = u64::try_from(self.env.now()).unwrap_or(0);
+        Ok(Fork {
+            header: stored.header.forked(child, created_at),
+            cut,
+            seed,
+        })
+    }
+
+    /// Stores a fork: header, prefix, marker and closers appear together.
+    ///
+    /// # Errors
+    /// A taken id, or storage that failed; then there is no child.
+    pub fn store_fork(&self, fork: &Fork) -> Result<Attached, AgentError> {
+        let mut writer = self.persistence.create(&fork.header)?;
+        let session =
+            self.live
+                .create(fork.header.clone(), Some(fork.seed.clone()), self.env.now())?;
+        let events: Vec<_> = session
+            .log()
+            .events_from(LogOffset::START)
+            .cloned()
+            .collect();
+        if let Err(error) = writer.append(&events) {
+            self.live.detach(&session);
+            return Err(error.into());
+        }
+        Ok(Attached { session, writer })
+    }
+
+    fn fresh_id(&self) -> SessionId {
+        SessionId::new(format!("session-{}", self.env.fresh_id()))
+    }
+}

@@ -1,0 +1,316 @@
+//! One step: the messages that join, the header, the request, and how its answer is settled.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use offshoot_model::{
+    Assembled, Assembler, Chunk, ContentBlock, FinishReason, StreamRecord, StreamRecorder,
+    ToolSpec, Usage,
+};
+use offshoot_session::{Event, EventKind, EventLog, StepRef};
+use serde_json::value::RawValue;
+
+use crate::cancel::Cancel;
+use crate::driver::{Agent, StepEnding, StepFailure, check};
+use crate::events::{
+    AssistantAttempt, AssistantBody, AssistantMessage, Header, ModelSource, RequestContext,
+    RequestHeader, SessionTitle, SourceKind, StoredHeader, SystemBody, SystemMessage, TextBlock,
+    logged, read, shown,
+};
+use crate::request::build_request;
+use crate::{AgentError, prompt};
+
+impl Agent {
+    pub(crate) async fn step(
+        &mut self,
+        at: StepRef,
+        claimed: &[Arc<str>],
+        cancel: &Cancel,
+    ) -> Result<StepEnding, StepFailure> {
+        self.log_prompt(at)?;
+        let prompts = self.log_messages(claimed)?;
+        self.log_header()?;
+        self.log_context()?;
+        if at.turn == 1 && at.step == 1 {
+            self.log_title(&prompts)?;
+        }
+        let request = build_request(&self.session.log(), self.session.id())?;
+        // Everything the model is about to see must survive a crash, or a later request would not extend this one.
+        self.recorder.flush().await?;
+        check(cancel)?;
+        let mut stream = self.model.stream(Arc::new(request), cancel.token().clone());
+        let mut answer = Answer::default();
+        while let Some(chunk) = stream.next().await {
+            answer.push(self.env.now(), &chunk);
+        }
+        self.settle(at, answer, cancel).await
+    }
+
+    /// The prompt is logged once, ahead of everything the model sees.
+    fn log_prompt(&self, at: StepRef) -> Result<(), AgentError> {
+        if !self.session.log().surface().is_empty() {
+            return Ok(());
+        }
+        let text = self.config.system_prompt.as_str();
+        let content = if text.is_empty() {
+            Vec::new()
+        } else {
+            vec![TextBlock::new(text)]
+        };
+        let message = SystemBody {
+            id: self.env.fresh_id(),
+            role: "system",
+            source: SourceKind {
+                kind: "system-prompt",
+            },
+            content,
+        };
+        let data = SystemMessage {
+            turn: at.turn,
+            step: at.step,
+            message,
+        };
+        self.append(shown(EventKind::SystemMessage, &data))?;
+        Ok(())
+    }
+
+    fn log_messages(&self, claimed: &[Arc<str>]) -> Result<Vec<Arc<Event>>, AgentError> {
+        let mut prompts = Vec::new();
+        for message in claimed {
+            // The very text that was queued becomes the message: nothing of it is written anew.
+            let raw: &RawValue = serde_json::from_str(message)
+                .expect("BUG: the message was read as JSON when it was queued");
+            prompts.push(self.append(shown(EventKind::UserMessage, &raw))?);
+        }
+        let log = self.session.log();
+        let cwd = self.session.header().cwd;
+        if let Some(context) = prompt::context_update(&log, cwd.as_deref(), &self.env) {
+            self.append(context)?;
+        }
+        Ok(prompts)
+    }
+
+    /// Logs the header when the next request differs from what the log says, and whenever this agent starts or a series
+    /// of requests that share a prefix starts anew.
+    fn log_header(&mut self) -> Result<(), AgentError> {
+        let log = self.session.log();
+        let specs = self.tools.specs().map(|spec| ToolSpec {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            parameters: spec.parameters.clone().into(),
+            defer_loading: None,
+        });
+        let header = Header {
+            config: self.config.call.clone(),
+            tools: specs.collect(),
+        };
+        let generation = log.surface().content_generation();
+        let new_series = generation != self.generation;
+        let reason = match stored_header(&log) {
+            None => Some("initial"),
+            Some(_) if self.header.is_none() => Some("resume"),
+            Some(stored) if stored != header => Some("change"),
+            Some(_) if new_series => Some("series"),
+            Some(_) => None,
+        };
+        if let Some(reason) = reason {
+            let starts_series = new_series && reason != "series";
+            let data = RequestHeader {
+                header: &header,
+                reason,
+                starts_series,
+            };
+            self.append(logged(EventKind::RequestHeader, &data))?;
+        }
+        self.header = Some(header);
+        self.generation = generation;
+        Ok(())
+    }
+
+    fn log_context(&self) -> Result<(), AgentError> {
+        let call = &self.config.call;
+        let context = RequestContext {
+            provider: call.provider.clone(),
+            model: call.model.clone(),
+            context_window: self.model.context_window(&call.model),
+        };
+        let log = self.session.log();
+        let known = log
+            .request_context()
+            .and_then(|event| read::<RequestContext>(event));
+        if known.as_ref() != Some(&context) {
+            self.append(logged(EventKind::RequestContext, &context))?;
+        }
+        Ok(())
+    }
+
+    fn log_title(&self, prompts: &[Arc<Event>]) -> Result<(), AgentError> {
+        let Some(event) = prompts.first() else {
+            return Ok(());
+        };
+        let message = read::<offshoot_model::Message>(event);
+        let text = message
+            .map(|message| text_of(&message.content))
+            .unwrap_or_default();
+        let by_person = event
+            .body()
+            .message()
+            .is_some_and(|message| &*message.source == "user");
+        if let Some(title) = prompt::fallback_title(&text).filter(|_| by_person) {
+            let source = SourceKind { kind: "fallback" };
+            let data = SessionTitle {
+                title,
+                message_seqs: [event.seq()],
+                source,
+            };
+            self.append(logged(EventKind::SessionTitle, &data))?;
+        }
+        Ok(())
+    }
+
+    /// Every attempt settles exactly once: as the model's message, or as an attempt that came to nothing.
+    async fn settle(
+        &mut self,
+        at: StepRef,
+        answer: Answer,
+        cancel: &Cancel,
+    ) -> Result<StepEnding, StepFailure> {
+        let partial = answer.assembler.interrupted_blocks();
+        let assembled = answer.assembler.finish();
+        self.usage = sum(self.usage, assembled.usage);
+        let stream = answer.recorder.finish();
+        match &assembled.finish {
+            FinishReason::Aborted { .. } => {
+                if partial.is_empty() {
+                    self.log_attempt(at, &stream)?;
+                } else {
+                    self.log_assistant(at, &partial, &assembled, true, &stream)?;
+                }
+                // A provider may give up by itself; only our own switch makes it a cancelled turn.
+                check(cancel)?;
+                Err(StepFailure::Model(failure_of(assembled.finish)))
+            }
+            FinishReason::Error { .. } => {
+                self.log_attempt(at, &stream)?;
+                Err(StepFailure::Model(failure_of(assembled.finish)))
+            }
+            FinishReason::MaxTokens => {
+                self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;
+                Ok(StepEnding::MaxTokens)
+            }
+            FinishReason::Stop | FinishReason::ToolCalls => {
+                self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;
+                if self.session.log().open_tail().pending().is_empty() {
+                    return Ok(StepEnding::Completed);
+                }
+                self.calls(at, &assembled.content, cancel).await
+            }
+        }
+    }
+
+    fn log_attempt(&self, at: StepRef, stream: &[StreamRecord]) -> Result<(), AgentError> {
+        let data = AssistantAttempt {
+            turn: at.turn,
+            step: at.step,
+            stream,
+        };
+        self.append(logged(EventKind::AssistantAttempt, &data))?;
+        Ok(())
+    }
+
+    fn log_assistant(
+        &self,
+        at: StepRef,
+        content: &[ContentBlock],
+        assembled: &Assembled,
+        interrupted: bool,
+        stream: &[StreamRecord],
+    ) -> Result<(), AgentError> {
+        let source = ModelSource {
+            kind: "model",
+            provider: &self.config.call.provider,
+            model: &self.config.call.model,
+            replay_state: assembled.replay_state.as_ref().filter(|_| !interrupted),
+        };
+        let message = AssistantBody {
+            id: self.env.fresh_id(),
+            role: "assistant",
+            content,
+            source,
+        };
+        let data = AssistantMessage {
+            turn: at.turn,
+            step: at.step,
+            message,
+            usage: assembled.usage,
+            interrupted,
+            stream,
+        };
+        self.append(shown(EventKind::AssistantMessage, &data))?;
+        Ok(())
+    }
+}
+
+/// A model's answer while it comes in: what it amounts to, and how it came.
+#[derive(Default)]
+struct Answer {
+    assembler: Assembler,
+    recorder: StreamRecorder,
+}
+
+impl Answer {
+    fn push(&mut self, now: i64, chunk: &Chunk) {
+        self.assembler.push(chunk);
+        // That we stopped listening is not part of what the provider sent.
+        let stopped = matches!(
+            chunk,
+            Chunk::Finish {
+                reason: FinishReason::Aborted { .. },
+                ..
+            }
+        );
+        if !stopped {
+            self.recorder.push(now, chunk);
+        }
+    }
+}
+
+fn stored_header(log: &EventLog) -> Option<Header> {
+    read::<StoredHeader>(log.request_header()?).map(|stored| stored.header)
+}
+
+fn failure_of(finish: FinishReason) -> offshoot_model::Failure {
+    match finish {
+        FinishReason::Error { failure } | FinishReason::Aborted { failure } => failure,
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::MaxTokens => {
+            unreachable!("BUG: only failed answers are asked for their failure")
+        }
+    }
+}
+
+fn text_of(blocks: &[ContentBlock]) -> String {
+    let texts = blocks.iter().filter_map(|block| match block {
+        ContentBlock::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+/// Adds usage up; a part that neither call reported stays unreported.
+fn sum(a: Option<Usage>, b: Option<Usage>) -> Option<Usage> {
+    let (Some(a), Some(b)) = (a, b) else {
+        return a.or(b);
+    };
+    let part = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+    };
+    Some(Usage {
+        input_tokens: a.input_tokens + b.input_tokens,
+        output_tokens: a.output_tokens + b.output_tokens,
+        total_tokens: part(a.total_tokens, b.total_tokens),
+        cache_read_tokens: part(a.cache_read_tokens, b.cache_read_tokens),
+        cache_write_tokens: part(a.cache_write_tokens, b.cache_write_tokens),
+        reasoning_tokens: part(a.reasoning_tokens, b.reasoning_tokens),
+    })
+}
