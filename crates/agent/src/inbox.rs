@@ -10,7 +10,7 @@ use crate::events::{InboxSpliced, SourceKind, TextBlock, UserMessage, logged};
 
 /// Where input waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InboxTarget {
+pub(crate) enum InboxTarget {
     /// For the next turn.
     NextTurn,
     /// For the next step of the turn that is running.

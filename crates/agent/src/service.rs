@@ -131,9 +131,8 @@ impl SessionService {
         child: Option<SessionId>,
     ) -> Result<Fork, AgentError> {
         let stored = &source.stored;
-        let cut = match at.or_else(|| stored.log.latest_completed_boundary()) {
-            Some(cut) => cut,
-            None => return Err(ForkError::ForkUnavailable(stored.header.id.clone()).into()),
+        let Some(cut) = at.or_else(|| stored.log.latest_completed_boundary()) else {
+            return Err(ForkError::ForkUnavailable(stored.header.id.clone()).into());
         };
         let seed = build_fork_seed(&stored.log, cut)?;
         let child = child.unwrap_or_else(|| self.fresh_id());

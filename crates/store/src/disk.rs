@@ -16,7 +16,7 @@ pub trait LogFile: Send + fmt::Debug {
     ///
     /// # Errors
     /// What the system said.
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
 
     /// Writes all bytes behind the last one. After an error any part of them may be in the file.
     ///
@@ -63,7 +63,7 @@ struct RealLog {
 }
 
 impl LogFile for RealLog {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 

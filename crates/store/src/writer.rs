@@ -157,7 +157,7 @@ pub(crate) fn append_or_roll_back(
         return Ok(());
     }
     let before = log
-        .len()
+        .size()
         .map_err(StoreError::io("read the size of", path))?;
     let Err(append) = log.append(bytes).and_then(|()| log.sync()) else {
         return Ok(());

@@ -21,8 +21,8 @@ impl Word {
         Self(Finder::new(word))
     }
 
-    /// False only if no string in the text has the word: plain, or with characters of it escaped. Writers escape nothing
-    /// below U+0020 but control characters, so an escape of a printable one is reason enough to look closer.
+    /// False only if no string in the text has the word: plain, or with characters of it escaped. Writers use `\u00…` for
+    /// control characters alone, so one that stands for a printable character is reason enough to look closer.
     fn may_be_in(&self, json: &str) -> bool {
         let json = json.as_bytes();
         let printable = |at: usize| {

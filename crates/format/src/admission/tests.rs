@@ -99,11 +99,13 @@ fn a_removed_tool_needs_no_header_and_a_repeated_header_counts_like_the_first() 
     admits(
         r#"developer/message {"turn":1,"step":1,"message":{"id":"d","role":"developer","source":{"kind":"x"},"content":[{"type":"tool-removal","toolName":"ls"}]}}"#,
     );
-    let header = HEADER.replace('\n', " ");
-    let later = adds("ls", 1).replace(&header, &format!("{header}\n{header}"));
-    admits(&later);
+    let plain =
+        r#"request/header {"header":{"config":{"provider":"p","model":"m"}},"reason":"change"}"#;
+    let behind = |first: &str, header: u64| format!("{first}\n{}", adds("ls", header));
+    admits(&behind(&HEADER.replace('\n', " "), 1));
+    admits(&behind(plain, 1));
     refuses(
-        &later.replacen(&header, r#"request/header {"header":{"config":{"provider":"p","model":"m"}},"reason":"change"}"#, 1).replace(r#""headerSeq":1"#, r#""headerSeq":0"#),
+        &behind(plain, 0),
         "2: the tool `ls` cannot be added: the request/header at 0 does not declare it",
     );
 }

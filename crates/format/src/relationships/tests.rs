@@ -3,7 +3,6 @@
 mod corpus;
 mod requests;
 mod spans;
-mod timing_tmp;
 mod turns;
 
 use offshoot_session::{EventLog, LogOffset, SessionHeader};

@@ -332,7 +332,6 @@ fn a_call_that_was_never_started_takes_only_the_exact_repair() {
         &[OPEN, ASKED, &cites],
         &format!("{never}it must not have `sourceEventSeqs`"),
     );
-    assert!(REPAIR.contains("needed.\"}]"));
 }
 
 #[test]
@@ -347,10 +346,6 @@ fn a_forks_result_closes_a_call_that_was_never_started() {
     );
     let pruned = forked.replace("Own words.", "[pruned]")
         + r#" | "surfaceOp":{"op":"replace","startSeq":6,"endSeq":6},"sourceEventSeqs":[6]"#;
-    assert!(
-        forked.contains("forked before the Harness"),
-        "the replaced word is the id's and the text's"
-    );
     accepts(&[OPEN, ASKED, &forked, "\n", &pruned]);
 }
 
