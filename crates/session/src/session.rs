@@ -324,3 +324,78 @@ impl fmt::Debug for Session {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log in which `i` stands for a tagged marker, `e` for an untagged one, and `.` for anything else.
+    fn shape(shape: &str) -> EventLog {
+        let mut log = EventLog::new();
+        for letter in shape.chars() {
+            let n = log.end();
+            let row = format!(r#"{{"type":"todo/write","seq":{n},"time":1,"data":{{"n":1}}}}"#);
+            let event = match letter {
+                'i' => end_seed(n, 1, true),
+                'e' => end_seed(n, 1, false),
+                _ => Event::from_row(row),
+            };
+            log.push(event.unwrap()).unwrap();
+        }
+        log
+    }
+
+    fn shape_of(log: &EventLog) -> String {
+        let letter = |event: &Arc<Event>| match event.body() {
+            Body::EndSeed { inherited: true } => 'i',
+            Body::EndSeed { inherited: false } => 'e',
+            _ => '.',
+        };
+        log.events().map(letter).collect()
+    }
+
+    /// The seeds that only the crate itself can make: [`build_fork_seed`] always adds the marker.
+    #[test]
+    fn a_new_session_takes_the_bare_prefix_or_one_that_is_marked_at_its_end() {
+        let missing = |n| Err(SeedError::MarkerMissing(Seq::new(n)));
+        let later = |inherited, marker| {
+            Err(SeedError::LaterMarker {
+                inherited: LogOffset::new(inherited),
+                marker: Seq::new(marker),
+            })
+        };
+        for (is_seeded, seed, inherited, expected) in [
+            (true, "..", 2, Ok(("..i", 2, 2))),
+            (true, "..i", 3, Ok(("..ii", 3, 3))),
+            (true, "..i", 2, Ok(("..i", 3, 2))),
+            (true, "..i..", 2, Ok(("..i..", 5, 2))),
+            (true, ".ii", 2, Ok((".ii", 3, 2))),
+            (true, "..", 1, missing(1)),
+            (true, "..e", 2, missing(2)),
+            (true, "..i", 1, missing(1)),
+            (true, ".ii", 1, later(1, 2)),
+            (true, ".i.i", 1, later(1, 3)),
+            (false, "", 0, Ok(("e", 0, 0))),
+            (false, "..", 0, Ok(("..e", 2, 2))),
+            (false, "..e", 0, Ok(("..e", 3, 3))),
+            (false, "..i", 0, Ok(("..i", 3, 3))),
+            (false, "..i.", 0, Ok(("..i.e", 4, 4))),
+        ] {
+            let header = SessionHeader {
+                is_seeded,
+                ..SessionHeader::new("s".into(), 1)
+            };
+            let seed = ForkSeed {
+                log: shape(seed),
+                inherited: LogOffset::new(inherited),
+            };
+            let found = Session::from_seed(header, seed, 7).map(|session| {
+                let (live, lifecycle) = (session.first_live_seq(), session.first_lifecycle_seq());
+                (shape_of(session.log()), live.get(), lifecycle.get())
+            });
+            let expected: Result<_, SeedError> =
+                expected.map(|(shape, live, lifecycle)| (shape.to_owned(), live, lifecycle));
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -30,13 +30,6 @@ fn shape_of(log: &EventLog) -> String {
         .collect()
 }
 
-/// A seed with this prefix and nothing behind it, as `build_fork_seed` makes it, then a marker, as long as wanted.
-fn seed_of(log: &EventLog, inherited: u64) -> ForkSeed {
-    let whole = build_fork_seed(log, seq(inherited - 1)).unwrap();
-    assert_eq!(whole.inherited_event_count(), at(inherited));
-    whole
-}
-
 #[derive(Debug, PartialEq)]
 struct Numbers {
     shape: String,
@@ -292,7 +285,7 @@ fn own_events_start_at_the_cut_and_end_with_the_log() {
 
 #[test]
 fn a_replay_of_a_whole_log_is_the_new_sessions_own() {
-    let child = seed_of(&shape(".."), 2);
+    let child = build_fork_seed(&shape(".."), seq(1)).unwrap();
     let refused = Session::from_seed(header("r"), child, 7).unwrap_err();
     assert_eq!(refused, SeedError::UnexpectedInheritance(at(2)));
 

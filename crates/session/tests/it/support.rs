@@ -22,11 +22,6 @@ pub(crate) fn event(row: &str) -> Event {
     Event::from_row(row).unwrap_or_else(|error| panic!("{error}: {row}"))
 }
 
-/// The log of rows, one a line.
-pub(crate) fn read(rows: &str) -> EventLog {
-    replay(rows.lines().map(event))
-}
-
 /// The log of events, every one validated.
 pub(crate) fn replay(events: impl IntoIterator<Item = Event>) -> EventLog {
     let mut log = EventLog::new();
