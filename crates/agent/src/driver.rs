@@ -13,10 +13,10 @@ use offshoot_tool_api::ToolRegistry;
 
 use crate::cancel::Cancel;
 use crate::env::Env;
-use crate::events::{Header, Step, TurnEnd, TurnEndReason, TurnStart, logged, read};
+use crate::events::{CancelCause, Header, Step, TurnEnd, TurnEndReason, TurnStart, logged, read};
 use crate::inbox::{self, InboxTarget};
 use crate::recorder::{DurableListener, Recorder};
-use crate::service::Attached;
+use crate::service::{Attached, Live};
 use crate::{AgentError, prompt};
 
 /// What an agent runs with.
@@ -63,6 +63,8 @@ pub struct TurnReport {
 /// An agent: a driver over one live session.
 pub struct Agent {
     pub(crate) session: LiveSession,
+    /// Takes the session out of the store when the agent goes.
+    _live: Live,
     pub(crate) recorder: Recorder,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: ToolRegistry,
@@ -114,7 +116,8 @@ impl Agent {
         env: Env,
         on_durable: Option<DurableListener>,
     ) -> Self {
-        let Attached { session, writer } = attached;
+        let Attached { live, writer } = attached;
+        let session = live.session.clone();
         let recorder = {
             let mut session = session.lock();
             let behind = writer.stored();
@@ -126,6 +129,7 @@ impl Agent {
         let generation = session.log().surface().content_generation();
         Self {
             session,
+            _live: live,
             recorder,
             model,
             tools,
@@ -147,8 +151,12 @@ impl Agent {
     /// there until a turn claims it, also across a restart.
     ///
     /// # Errors
-    /// The log refused it.
+    /// An empty message, a conversation that cannot go on, damaged pending input, or a log that refused the message.
     pub fn submit(&self, text: &str) -> Result<(), AgentError> {
+        if text.is_empty() {
+            return Err(AgentError::EmptyMessage);
+        }
+        self.check_continuable()?;
         let message = inbox::user_message(self.env.fresh_id(), text);
         inbox::insert(
             &self.session,
@@ -156,6 +164,12 @@ impl Agent {
             message,
             self.env.now(),
         )
+    }
+
+    /// Calls another model, or the same one otherwise, from the next request on.
+    pub fn set_model(&mut self, model: Arc<dyn Model>, call: CallConfig) {
+        self.model = model;
+        self.config.call = call;
     }
 
     /// Makes everything logged so far durable.
@@ -169,11 +183,16 @@ impl Agent {
     /// Runs turns until no input waits, or one does not complete; then the rest of the input stays where it is. Cancelling
     /// drops it.
     ///
+    /// Whoever drops the future abandons the turn: its tools are told, and the next run closes it in the log.
+    ///
     /// # Errors
-    /// Storage or the log failed. The turn was ended in the log as far as that was still possible.
+    /// Storage or the log failed; the turn was ended in the log as far as that was still possible. Or the conversation
+    /// cannot go on, or its pending input is damaged; then nothing was written.
     pub async fn run(&mut self, cancel: &Cancel) -> Result<Vec<TurnReport>, AgentError> {
+        self.check_continuable()?;
+        self.close_abandoned_turn().await?;
         let mut reports = Vec::new();
-        while !self.session.log().pending_input().is_empty() {
+        while self.has_input()? {
             let report = self.turn(cancel).await?;
             let cancelled = matches!(report.reason, TurnEndReason::Aborted { .. });
             let goes_on = matches!(
@@ -192,6 +211,35 @@ impl Agent {
         Ok(reports)
     }
 
+    fn check_continuable(&self) -> Result<(), AgentError> {
+        Ok(self.session.log().continuable()?)
+    }
+
+    fn has_input(&self) -> Result<bool, AgentError> {
+        let log = self.session.log();
+        let input = log.pending_input();
+        match input.damage() {
+            Some(seq) => Err(AgentError::Inbox(seq)),
+            None => Ok(!input.is_empty()),
+        }
+    }
+
+    /// Nobody would read a log in which a turn starts inside another.
+    async fn close_abandoned_turn(&self) -> Result<(), AgentError> {
+        let log = self.session.log();
+        let Some(turn) = log.open_tail().turn() else {
+            return Ok(());
+        };
+        if let Some(step) = log.open_tail().step() {
+            self.end_step(step)?;
+        }
+        let reason = TurnEndReason::Aborted {
+            reason: CancelCause::Disposed,
+        };
+        self.end_turn(turn, &reason)?;
+        self.recorder.flush().await
+    }
+
     async fn turn(&mut self, cancel: &Cancel) -> Result<TurnReport, AgentError> {
         let (turn, start) = {
             let log = self.session.log();
@@ -202,6 +250,8 @@ impl Agent {
         let (reason, failure) = match self.steps(turn, cancel).await {
             Ok(reason) => (reason, None),
             Err(StepFailure::Cancelled) => (aborted(cancel), None),
+            // Whatever the model says of a call that we have ended ourselves.
+            Err(StepFailure::Model(_)) if cancel.cause().is_some() => (aborted(cancel), None),
             Err(StepFailure::Model(error)) => (TurnEndReason::Error { error }, None),
             Err(StepFailure::Driver(error)) => {
                 let code = offshoot_model::codes::UNKNOWN;
@@ -211,13 +261,7 @@ impl Agent {
                 (reason, Some(error))
             }
         };
-        self.append(logged(
-            EventKind::TurnEnd,
-            &TurnEnd {
-                turn,
-                reason: &reason,
-            },
-        ))?;
+        self.end_turn(turn, &reason)?;
         let flushed = self.recorder.flush().await;
         if let Some(error) = failure {
             return Err(error);
@@ -268,6 +312,11 @@ impl Agent {
         Ok(())
     }
 
+    fn end_turn(&self, turn: u64, reason: &TurnEndReason) -> Result<(), AgentError> {
+        self.append(logged(EventKind::TurnEnd, &TurnEnd { turn, reason }))?;
+        Ok(())
+    }
+
     pub(crate) fn append(
         &self,
         draft: EventDraft,
@@ -307,7 +356,7 @@ pub(crate) fn check(cancel: &Cancel) -> Result<(), StepFailure> {
 }
 
 fn aborted(cancel: &Cancel) -> TurnEndReason {
-    let reason = cancel.cause().unwrap_or(crate::events::CancelCause::User);
+    let reason = cancel.cause().unwrap_or(CancelCause::User);
     TurnEndReason::Aborted { reason }
 }
 

@@ -1,6 +1,8 @@
 //! Why the driver could not go on. Failures of the model and of tools are not errors: they are in the log.
 
-use offshoot_session::{ForkError, LogError, SeedError, Seq, StoreError as LiveError};
+use offshoot_session::{
+    ForkError, LogError, NotContinuable, SeedError, Seq, StoreError as LiveError,
+};
 use offshoot_store::StoreError;
 
 /// Why the driver could not go on.
@@ -30,6 +32,12 @@ pub enum AgentError {
         "the pending input of the session is damaged: event {0} does not fit the list it changes"
     )]
     Inbox(Seq),
+    /// No provider would accept the conversation going on. Nothing was written.
+    #[error("the session cannot be continued: {0}")]
+    NotContinuable(#[from] NotContinuable),
+    /// A message without text. No provider accepts one.
+    #[error("a message needs text")]
+    EmptyMessage,
     /// The storage thread ended without an answer.
     #[error("the storage thread failed: {0}")]
     Worker(String),
@@ -47,6 +55,8 @@ impl AgentError {
             Self::Seed(_) => "INVALID_SEED",
             Self::Request(error) => error.code(),
             Self::Inbox(_) => "INVALID_INBOX",
+            Self::NotContinuable(error) => error.code(),
+            Self::EmptyMessage => "EMPTY_MESSAGE",
             Self::Worker(_) => "STORAGE_THREAD_FAILED",
         }
     }
@@ -57,6 +67,11 @@ impl AgentError {
         match self {
             Self::Store(error) => error.hint(),
             Self::Request(error) => error.hint(),
+            Self::NotContinuable(error) => error.nearest_cut.map(|cut| {
+                format!(
+                    "fork it at {cut}: there the step is still open, and the fork answers its calls"
+                )
+            }),
             Self::Fork(ForkError::ForkUnavailable(_)) => {
                 Some("name an event with `--at`; `offshoot show ID` lists them".into())
             }

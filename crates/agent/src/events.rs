@@ -9,13 +9,28 @@ use serde_json::value::RawValue;
 
 /// Makes the draft of an event that is only logged.
 pub(crate) fn logged(kind: EventKind, data: &impl Serialize) -> EventDraft {
-    EventDraft::log_only(kind, data)
-        .expect("BUG: payloads are structs of strings and whole numbers")
+    EventDraft::log_only(kind, &row_text(data)).expect("BUG: JSON text is JSON")
 }
 
 /// Makes the draft of an event whose message joins the surface.
 pub(crate) fn shown(kind: EventKind, data: &impl Serialize) -> EventDraft {
-    EventDraft::message(kind, data).expect("BUG: payloads are structs of strings and whole numbers")
+    EventDraft::message(kind, &row_text(data)).expect("BUG: JSON text is JSON")
+}
+
+fn row_text(data: &impl Serialize) -> Box<RawValue> {
+    let data = serde_json::value::to_raw_value(data)
+        .expect("BUG: payloads are structs of strings and finite numbers");
+    one_line(data)
+}
+
+/// A row is one line, but JSON that tools and adapters hand over may be laid out over several. Line feeds in JSON text
+/// stand only between tokens, so a blank says the same.
+pub(crate) fn one_line(json: Box<RawValue>) -> Box<RawValue> {
+    if !json.get().contains(['\n', '\r']) {
+        return json;
+    }
+    RawValue::from_string(json.get().replace(['\n', '\r'], " "))
+        .expect("BUG: white space between the tokens of a JSON text means nothing")
 }
 
 #[derive(Serialize)]
@@ -192,6 +207,9 @@ pub(crate) struct RequestContext {
     pub(crate) model: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u64>,
+    /// Never written by this driver; other writers' contexts differ from ours by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) system_prompt_update: Option<String>,
 }
 
 #[derive(Serialize)]

@@ -47,6 +47,9 @@ pub(crate) fn insert(
 ) -> Result<(), AgentError> {
     let mut session = session.lock();
     let input = session.log().pending_input();
+    if let Some(seq) = input.damage() {
+        return Err(AgentError::Inbox(seq));
+    }
     let start = match target {
         InboxTarget::NextTurn => input.next_turn().len(),
         InboxTarget::NextStep => input.next_step().len(),

@@ -46,6 +46,7 @@
 //! # }
 //! ```
 
+mod answer;
 mod calls;
 mod cancel;
 mod driver;
@@ -68,5 +69,5 @@ pub use events::{CancelCause, TurnEndReason};
 pub use prompt::DEFAULT_SYSTEM_PROMPT;
 pub use recorder::DurableListener;
 pub use replay::{ReplayError, derive_script, script_from};
-pub use request::{build_request, request_at};
+pub use request::{build_request, count_requests, request_at};
 pub use service::{Attached, Fork, Opened, SessionService};

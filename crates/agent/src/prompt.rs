@@ -36,27 +36,27 @@ pub(crate) fn context_update(
     env: &Env,
 ) -> Option<offshoot_session::EventDraft> {
     let sections = sections(cwd?);
-    let last = log
+    #[derive(serde::Deserialize)]
+    struct WithSource {
+        source: SnapshotSource,
+    }
+    let snapshots = log
         .surface()
         .nodes()
         .filter_map(|seq| log.get(seq))
-        .filter_map(|event| {
-            #[derive(serde::Deserialize)]
-            struct WithSource {
-                source: SnapshotSource,
-            }
-            let snapshot = *event.kind() == EventKind::UserMessage
-                && event
-                    .body()
-                    .message()
-                    .is_some_and(|message| &*message.source == "runtime-context");
-            snapshot
-                .then(|| read::<WithSource>(event).map(|message| message.source.sections))
-                .flatten()
+        .filter(|event| *event.kind() == EventKind::UserMessage)
+        .filter(|event| {
+            let message = event.body().message();
+            message.is_some_and(|message| &*message.source == "runtime-context")
         });
-    let known = last
+    // Only the last one counts, also when it cannot be read: then it is said again.
+    let known = snapshots
         .last()
-        .is_some_and(|last| sections.iter().all(|section| last.contains(section)));
+        .and_then(|event| read::<WithSource>(event))
+        .is_some_and(|last| {
+            let said = last.source.sections;
+            sections.iter().all(|section| said.contains(section))
+        });
     if known {
         return None;
     }

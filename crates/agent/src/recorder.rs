@@ -7,7 +7,7 @@ use offshoot_store::SessionWriter;
 
 use crate::AgentError;
 
-/// Told of every event once it is durable, in order.
+/// Told of every event once it is durable, in order, on whatever thread stores it. It must not flush.
 pub type DurableListener = Arc<dyn Fn(&Arc<Event>) + Send + Sync>;
 
 /// Queues a session's events and stores them in order, a batch at a time.
@@ -19,7 +19,7 @@ pub(crate) struct Recorder {
 }
 
 struct Shared {
-    queue: Mutex<Vec<Arc<Event>>>,
+    queue: Arc<Mutex<Vec<Arc<Event>>>>,
     writer: Mutex<Box<dyn SessionWriter>>,
     listener: Option<DurableListener>,
 }
@@ -32,7 +32,7 @@ impl Recorder {
         listener: Option<DurableListener>,
     ) -> Self {
         let shared = Shared {
-            queue: Mutex::new(pending),
+            queue: Arc::new(Mutex::new(pending)),
             writer: Mutex::new(writer),
             listener,
         };
@@ -42,7 +42,7 @@ impl Recorder {
     }
 
     pub(crate) fn observer(&self) -> Box<dyn SessionObserver> {
-        Box::new(Queue(Arc::clone(&self.shared)))
+        Box::new(Queue(Arc::clone(&self.shared.queue)))
     }
 
     /// Makes everything queued so far durable. The store is synchronous, so it works on a thread of its own.
@@ -76,11 +76,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Queue(Arc<Shared>);
+/// Has the queue and not the writer: a session that stays in memory must not keep its file locked.
+struct Queue(Arc<Mutex<Vec<Arc<Event>>>>);
 
 impl SessionObserver for Queue {
     fn event(&mut self, event: &Arc<Event>) -> Result<(), String> {
-        lock(&self.0.queue).push(Arc::clone(event));
+        lock(&self.0).push(Arc::clone(event));
         Ok(())
     }
 }

@@ -60,6 +60,12 @@ pub fn request_at(
     Ok((seq, request))
 }
 
+/// How many requests a session has made, as far as they are settled.
+#[must_use]
+pub fn count_requests(log: &EventLog) -> usize {
+    settled_attempts(log, LogOffset::START).count()
+}
+
 /// The events that settle a model call, from an offset on.
 pub(crate) fn settled_attempts(log: &EventLog, from: LogOffset) -> impl Iterator<Item = &Event> {
     log.events_from(from).map(|event| &**event).filter(|event| {

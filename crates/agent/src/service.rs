@@ -14,17 +14,33 @@ use crate::AgentError;
 use crate::env::Env;
 
 /// A live session with its writer: what an agent is put on.
+///
+/// The session is live for as long as this, or the agent made of it, exists. Then the file is unlocked and can be opened
+/// again.
 #[derive(Debug)]
 pub struct Attached {
-    pub(crate) session: LiveSession,
+    pub(crate) live: Live,
     pub(crate) writer: Box<dyn SessionWriter>,
+}
+
+/// Keeps a session in the store of live ones; it leaves with this.
+#[derive(Debug)]
+pub(crate) struct Live {
+    store: Arc<SessionStore>,
+    pub(crate) session: LiveSession,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.store.detach(&self.session);
+    }
 }
 
 impl Attached {
     /// The session.
     #[must_use]
     pub const fn session(&self) -> &LiveSession {
-        &self.session
+        &self.live.session
     }
 }
 
@@ -52,7 +68,7 @@ pub struct Fork {
 #[derive(Debug)]
 pub struct SessionService {
     persistence: Arc<dyn Persistence>,
-    live: SessionStore,
+    live: Arc<SessionStore>,
     env: Env,
 }
 
@@ -62,7 +78,7 @@ impl SessionService {
     pub fn new(persistence: Arc<dyn Persistence>, env: Env) -> Self {
         Self {
             persistence,
-            live: SessionStore::new(),
+            live: Arc::new(SessionStore::new()),
             env,
         }
     }
@@ -79,7 +95,7 @@ impl SessionService {
         };
         let writer = self.persistence.create(&header)?;
         let session = self.live.create(header, None, self.env.now())?;
-        Ok(Attached { session, writer })
+        Ok(self.attach(session, writer))
     }
 
     /// Opens a stored session to go on with it, repairing what a crash has left.
@@ -90,12 +106,8 @@ impl SessionService {
         let opened = self.persistence.open(id, self.env.now())?;
         let session = self.live.enter(self.live.adopt(opened.session)?)?;
         self.live.announce(&session)?;
-        let attached = Attached {
-            session,
-            writer: opened.writer,
-        };
         Ok(Opened {
-            attached,
+            attached: self.attach(session, opened.writer),
             repair: opened.repair,
         })
     }
@@ -158,11 +170,24 @@ impl SessionService {
             .events_from(LogOffset::START)
             .cloned()
             .collect();
-        if let Err(error) = writer.append(&events) {
-            self.live.detach(&session);
-            return Err(error.into());
+        // Leaves the store again if the file cannot be written.
+        let live = self.keep(session);
+        writer.append(&events)?;
+        Ok(Attached { live, writer })
+    }
+
+    fn attach(&self, session: LiveSession, writer: Box<dyn SessionWriter>) -> Attached {
+        Attached {
+            live: self.keep(session),
+            writer,
         }
-        Ok(Attached { session, writer })
+    }
+
+    fn keep(&self, session: LiveSession) -> Live {
+        Live {
+            store: Arc::clone(&self.live),
+            session,
+        }
     }
 
     fn fresh_id(&self) -> SessionId {

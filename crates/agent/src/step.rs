@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use offshoot_model::{
-    Assembled, Assembler, Chunk, ContentBlock, FinishReason, StreamRecord, StreamRecorder,
-    ToolSpec, Usage,
+    Assembled, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, StreamRecord, ToolSpec,
+    Usage, codes,
 };
-use offshoot_session::{Event, EventKind, EventLog, StepRef};
+use offshoot_session::{Event, EventKind, StepRef};
 use serde_json::value::RawValue;
 
+use crate::answer::{Answer, unsound};
 use crate::cancel::Cancel;
 use crate::driver::{Agent, StepEnding, StepFailure, check};
 use crate::events::{
     AssistantAttempt, AssistantBody, AssistantMessage, Header, ModelSource, RequestContext,
     RequestHeader, SessionTitle, SourceKind, StoredHeader, SystemBody, SystemMessage, TextBlock,
-    logged, read, shown,
+    logged, one_line, read, shown,
 };
 use crate::request::build_request;
 use crate::{AgentError, prompt};
@@ -31,19 +32,38 @@ impl Agent {
         let prompts = self.log_messages(claimed)?;
         self.log_header()?;
         self.log_context()?;
-        if at.turn == 1 && at.step == 1 {
+        if at.step == 1 {
             self.log_title(&prompts)?;
         }
         let request = build_request(&self.session.log(), self.session.id())?;
         // Everything the model is about to see must survive a crash, or a later request would not extend this one.
         self.recorder.flush().await?;
         check(cancel)?;
+        let answer = self.answer(request, cancel).await;
+        self.settle(at, answer, cancel).await
+    }
+
+    /// Listens until the answer is over, or nobody wants to hear it any more.
+    async fn answer(&self, request: ModelRequest, cancel: &Cancel) -> Answer {
         let mut stream = self.model.stream(Arc::new(request), cancel.token().clone());
         let mut answer = Answer::default();
-        while let Some(chunk) = stream.next().await {
-            answer.push(self.env.now(), &chunk);
+        loop {
+            let next = cancel.token().run_until_cancelled(stream.next()).await;
+            let stopped = cancel.token().is_cancelled();
+            match next {
+                Some(None) => return answer,
+                // The adapter may be the first to say that we hung up.
+                Some(Some(Chunk::Finish {
+                    reason: FinishReason::Aborted { .. },
+                    ..
+                })) if stopped => answer.stop(),
+                Some(Some(chunk)) => answer.push(self.env.now(), chunk),
+                None => {
+                    answer.stop();
+                    return answer;
+                }
+            }
         }
-        self.settle(at, answer, cancel).await
     }
 
     /// The prompt is logged once, ahead of everything the model sees.
@@ -97,7 +117,7 @@ impl Agent {
         let specs = self.tools.specs().map(|spec| ToolSpec {
             name: spec.name.clone(),
             description: spec.description.clone(),
-            parameters: spec.parameters.clone().into(),
+            parameters: one_line(spec.parameters.clone()).into(),
             defer_loading: None,
         });
         let header = Header {
@@ -106,10 +126,10 @@ impl Agent {
         };
         let generation = log.surface().content_generation();
         let new_series = generation != self.generation;
-        let reason = match stored_header(&log) {
+        let reason = match log.request_header() {
             None => Some("initial"),
             Some(_) if self.header.is_none() => Some("resume"),
-            Some(stored) if stored != header => Some("change"),
+            Some(stored) if !says(stored, &header) => Some("change"),
             Some(_) if new_series => Some("series"),
             Some(_) => None,
         };
@@ -133,6 +153,7 @@ impl Agent {
             provider: call.provider.clone(),
             model: call.model.clone(),
             context_window: self.model.context_window(&call.model),
+            system_prompt_update: None,
         };
         let log = self.session.log();
         let known = log
@@ -144,19 +165,24 @@ impl Agent {
         Ok(())
     }
 
+    /// A conversation is named after the first thing that a person asked in it.
     fn log_title(&self, prompts: &[Arc<Event>]) -> Result<(), AgentError> {
-        let Some(event) = prompts.first() else {
+        let named = |event: &Arc<Event>| *event.kind() == EventKind::SessionTitle;
+        if self.session.log().events().any(named) {
+            return Ok(());
+        }
+        let by_person = |event: &&Arc<Event>| {
+            let message = event.body().message();
+            message.is_some_and(|message| &*message.source == "user")
+        };
+        let Some(event) = prompts.iter().find(by_person) else {
             return Ok(());
         };
         let message = read::<offshoot_model::Message>(event);
         let text = message
             .map(|message| text_of(&message.content))
             .unwrap_or_default();
-        let by_person = event
-            .body()
-            .message()
-            .is_some_and(|message| &*message.source == "user");
-        if let Some(title) = prompt::fallback_title(&text).filter(|_| by_person) {
+        if let Some(title) = prompt::fallback_title(&text) {
             let source = SourceKind { kind: "fallback" };
             let data = SessionTitle {
                 title,
@@ -180,19 +206,18 @@ impl Agent {
         self.usage = sum(self.usage, assembled.usage);
         let stream = answer.recorder.finish();
         match &assembled.finish {
-            FinishReason::Aborted { .. } => {
+            // A provider may give up by itself; only our own switch makes it a cancelled turn.
+            FinishReason::Aborted { .. } if cancel.token().is_cancelled() => {
                 if partial.is_empty() {
                     self.log_attempt(at, &stream)?;
                 } else {
                     self.log_assistant(at, &partial, &assembled, true, &stream)?;
                 }
-                // A provider may give up by itself; only our own switch makes it a cancelled turn.
-                check(cancel)?;
-                Err(StepFailure::Model(failure_of(assembled.finish)))
+                Err(StepFailure::Cancelled)
             }
-            FinishReason::Error { .. } => {
+            FinishReason::Aborted { failure } | FinishReason::Error { failure } => {
                 self.log_attempt(at, &stream)?;
-                Err(StepFailure::Model(failure_of(assembled.finish)))
+                Err(StepFailure::Model(failure.clone()))
             }
             FinishReason::MaxTokens => {
                 self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;
@@ -218,7 +243,28 @@ impl Agent {
         Ok(())
     }
 
+    /// Logs the answer as the model's message. One that cannot be part of a conversation settles as an attempt: it failed.
     fn log_assistant(
+        &self,
+        at: StepRef,
+        content: &[ContentBlock],
+        assembled: &Assembled,
+        interrupted: bool,
+        stream: &[StreamRecord],
+    ) -> Result<(), StepFailure> {
+        let problem = match unsound(content) {
+            Some(problem) => problem,
+            None => match self.try_log_assistant(at, content, assembled, interrupted, stream) {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused.to_string(),
+            },
+        };
+        self.log_attempt(at, stream)?;
+        let failure = Failure::new(codes::MALFORMED_RESPONSE, problem);
+        Err(StepFailure::Model(failure))
+    }
+
+    fn try_log_assistant(
         &self,
         at: StepRef,
         content: &[ContentBlock],
@@ -251,41 +297,9 @@ impl Agent {
     }
 }
 
-/// A model's answer while it comes in: what it amounts to, and how it came.
-#[derive(Default)]
-struct Answer {
-    assembler: Assembler,
-    recorder: StreamRecorder,
-}
-
-impl Answer {
-    fn push(&mut self, now: i64, chunk: &Chunk) {
-        self.assembler.push(chunk);
-        // That we stopped listening is not part of what the provider sent.
-        let stopped = matches!(
-            chunk,
-            Chunk::Finish {
-                reason: FinishReason::Aborted { .. },
-                ..
-            }
-        );
-        if !stopped {
-            self.recorder.push(now, chunk);
-        }
-    }
-}
-
-fn stored_header(log: &EventLog) -> Option<Header> {
-    read::<StoredHeader>(log.request_header()?).map(|stored| stored.header)
-}
-
-fn failure_of(finish: FinishReason) -> offshoot_model::Failure {
-    match finish {
-        FinishReason::Error { failure } | FinishReason::Aborted { failure } => failure,
-        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::MaxTokens => {
-            unreachable!("BUG: only failed answers are asked for their failure")
-        }
-    }
+/// Whether the stored header is this one. One that cannot be read is another.
+fn says(stored: &Event, header: &Header) -> bool {
+    read::<StoredHeader>(stored).is_some_and(|stored| stored.header == *header)
 }
 
 fn text_of(blocks: &[ContentBlock]) -> String {

@@ -44,7 +44,7 @@ impl CloseCause {
                 "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed."
             }
             (Self::Interrupted, true) => {
-                "This tool call was started, but the process ended before a result was recorded, so its outcome is \
+                "This tool call was started, but it was interrupted before a result was recorded, so its outcome is \
                  unknown: it may have run fully, partly or not at all. Repeat it only if it reads without changing \
                  anything or can safely run twice. Otherwise check the current state first, or ask the user."
             }

@@ -1,7 +1,7 @@
 //! What closes an open turn, for both causes (§6.1, example §11.5).
 
 use offshoot_session::{
-    CloseCause, Event, EventLog, LogOffset, TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOWN,
+    CloseCause, Event, EventLog, LogOffset, OpenTail, TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOWN,
     open_turn_closers,
 };
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::support::{Script, replay, result, rows, texts, two_calls};
 
 /// On the wire: readers of every version compare this one for equality.
 const NOT_STARTED: &str = "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed.";
-const UNKNOWN: &str = "This tool call was started, but the process ended before a result was recorded, so its outcome is unknown: it may have run fully, partly or not at all. Repeat it only if it reads without changing anything or can safely run twice. Otherwise check the current state first, or ask the user.";
+const UNKNOWN: &str = "This tool call was started, but it was interrupted before a result was recorded, so its outcome is unknown: it may have run fully, partly or not at all. Repeat it only if it reads without changing anything or can safely run twice. Otherwise check the current state first, or ask the user.";
 const FORKED_UNKNOWN: &str = "This conversation was branched off while the tool call was running. The inherited history shows that the call was started, but not how it ended: the original conversation may have completed it after the branch point. Repeat it only if it reads without changing anything or can safely run twice. Otherwise check the current state first, or ask the user.";
 const FORKED_NOT_STARTED: &str = "This conversation was branched off before the tool call was recorded as started. It did not run in this branch, but the original conversation may have run it after the branch point. Repeat it only if it reads without changing anything or can safely run twice. Otherwise check the current state first, or ask the user.";
 
@@ -206,20 +206,38 @@ fn a_call_asked_for_again_keeps_its_place_and_is_not_started_any_more() {
 }
 
 #[test]
-fn a_result_names_the_step_that_asked_and_the_open_turn() {
+fn a_result_names_the_step_that_asked_and_the_end_the_step_that_is_open() {
     let mut script = Script::new();
     script.turn(1);
-    script.step(1, 1);
-    script.assistant(1, 1, &["a"]);
     script.step(1, 2);
+    script.assistant(1, 2, &["a"]);
+    script.step(1, 3);
     let closers = closers(&script.log, CloseCause::Forked);
     assert_eq!(
         texts(&closers),
         [
-            not_started("forked", "a", 4, 30, FORKED_NOT_STARTED),
-            step_end(5, 30).replace(r#""step":1"#, r#""step":2"#),
+            not_started("forked", "a", 4, 30, FORKED_NOT_STARTED)
+                .replace(r#""step":1"#, r#""step":2"#),
+            step_end(5, 30).replace(r#""step":1"#, r#""step":3"#),
             turn_end("forked", 6, 30),
         ]
+    );
+}
+
+#[test]
+fn the_end_or_the_start_of_a_turn_leaves_nothing_of_the_one_before_open() {
+    let mut script = Script::new();
+    script.turn(1);
+    script.step(1, 1);
+    script.assistant(1, 1, &["a"]);
+    let mut ended = script.clone();
+    ended.end_turn(1, "error");
+    assert_eq!(*ended.log.open_tail(), OpenTail::default());
+    script.turn(2);
+    let tail = script.log.open_tail();
+    assert_eq!(
+        (tail.turn(), tail.step(), tail.pending()),
+        (Some(2), None, &[][..])
     );
 }
 

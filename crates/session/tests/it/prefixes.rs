@@ -412,14 +412,23 @@ fn a_prefix_of_a_prefix_may_grow_on_its_own() {
     for (long, short) in [(600, 512), (513, 256), (512, 511), (300, 0)] {
         let prefix = log.prefix(at(long)).prefix(at(short));
         let mut script = Script { log: prefix };
-        script.user("elsewhere");
-        let fresh = scratch(
-            whole[..usize::try_from(short).unwrap()]
-                .iter()
-                .map(String::as_str)
-                .chain([script.log.last().unwrap().text()]),
+        for _ in 0..600 {
+            script.user("elsewhere");
+        }
+        let grown = script.log;
+        let mut fresh = scratch(
+            events(&grown)
+                .take(usize::try_from(short).unwrap())
+                .map(Event::text),
         );
-        assert_eq!(derived(&script.log), derived(&fresh));
+        assert_eq!(rows(&fresh), whole[..usize::try_from(short).unwrap()]);
+        for event in grown.events_from(at(short)) {
+            fresh.push(Event::from_row(event.text()).unwrap()).unwrap();
+            if fresh.end().get() % 64 == 1 {
+                assert_eq!(derived(&grown.prefix(fresh.end())), derived(&fresh));
+            }
+        }
+        assert_eq!(derived(&grown), derived(&fresh));
         assert_eq!(rows(&log), whole, "the longer log is as it was");
     }
 }

@@ -74,7 +74,8 @@ fn every_refused_replacement_says_why_and_changes_nothing() {
         data.pointer_mut(parent).unwrap()[key] = value;
         data
     };
-    let cases: Vec<(&str, Value, (u64, u64), &[u64], &str)> = vec![
+    type Case<'a> = (&'a str, Value, (u64, u64), &'a [u64], &'a str);
+    let cases: Vec<Case<'_>> = vec![
         (
             "user/message",
             user("x", "x"),

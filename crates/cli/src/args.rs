@@ -1,0 +1,159 @@
+//! The command line: every command and flag with its help, defined once.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use offshoot_session::Seq;
+
+/// An agent harness whose conversations are event logs: fork them at any event, repair them after a crash, replay them
+/// without a key.
+#[derive(Debug, Parser)]
+#[command(name = "offshoot", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// The home directory with sessions and configuration [default: ~/.offshoot]
+    #[arg(
+        long,
+        global = true,
+        env = "OFFSHOOT_HOME",
+        value_name = "DIR",
+        hide_env_values = true
+    )]
+    pub(crate) home: Option<PathBuf>,
+
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// See it work on a recorded conversation: no key, no network, nothing of yours is touched
+    Demo(Demo),
+    /// Run one turn, in a new session, in one that is there, or in a fork of one
+    Run(Run),
+    /// List the sessions
+    Ls(Ls),
+    /// Show a session: its events, the messages the model sees, or a request as it was sent
+    Show(Show),
+    /// Branch a session off at an event; the source is only read
+    Fork(Fork),
+    /// Say whether session files are sound, and if not, what is wrong and where; never writes
+    Check(Check),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// A session file to use instead of the bundled recording; it is only read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Go on with this session
+    #[arg(long, value_name = "ID", conflicts_with = "fork")]
+    pub(crate) session: Option<String>,
+
+    /// Fork this session (an id or a file) and go on with the fork
+    #[arg(long, value_name = "ID|FILE")]
+    pub(crate) fork: Option<String>,
+
+    /// With --fork: the last event to inherit [default: the last completed turn]
+    #[arg(long, value_name = "SEQ", requires = "fork", value_parser = parse_seq, allow_negative_numbers = true)]
+    pub(crate) at: Option<Seq>,
+
+    /// The directory a new session works in [default: the current one]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["session", "fork"])]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// The model to call, such as deepseek/deepseek-chat
+    #[arg(
+        long,
+        value_name = "PROVIDER/MODEL",
+        conflicts_with = "replay",
+        env = "OFFSHOOT_MODEL"
+    )]
+    pub(crate) model: Option<String>,
+
+    /// Answer from this recorded session instead of calling a model; tools do run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
+
+    /// What to print: the answer, or every event as one line of JSON and then the result
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<Output>,
+
+    /// What to ask
+    pub(crate) prompt: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// Show forks below their parents
+    #[arg(long)]
+    pub(crate) tree: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// A session's id, or a session file
+    #[arg(value_name = "ID|FILE")]
+    pub(crate) source: String,
+
+    /// The events, in order (this is the default)
+    #[arg(long, group = "view")]
+    pub(crate) events: bool,
+
+    /// The messages as the model sees them at the end
+    #[arg(long, group = "view")]
+    pub(crate) messages: bool,
+
+    /// The body of the N-th request, exactly as it was sent; counted from 1
+    #[arg(long, value_name = "N", group = "view", conflicts_with_all = ["from", "to"])]
+    pub(crate) request: Option<usize>,
+
+    /// Only from this event on
+    #[arg(long, value_name = "SEQ", value_parser = parse_seq, allow_negative_numbers = true)]
+    pub(crate) from: Option<Seq>,
+
+    /// Only up to this event
+    #[arg(long, value_name = "SEQ", value_parser = parse_seq, allow_negative_numbers = true)]
+    pub(crate) to: Option<Seq>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Fork {
+    /// The session to fork: an id or a session file
+    #[arg(value_name = "ID|FILE")]
+    pub(crate) source: String,
+
+    /// The last event to inherit; any event will do [default: the last completed turn]
+    #[arg(long, value_name = "SEQ", value_parser = parse_seq, allow_negative_numbers = true)]
+    pub(crate) at: Option<Seq>,
+
+    /// The id of the fork [default: a new one]
+    #[arg(long, value_name = "CHILD")]
+    pub(crate) id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Ids or session files
+    #[arg(value_name = "ID|FILE", required = true)]
+    pub(crate) sources: Vec<String>,
+}
+
+fn parse_seq(text: &str) -> Result<Seq, String> {
+    text.parse().map(Seq::new).map_err(|_| {
+        "an event's seq is a whole number from 0 on, as `offshoot show` prints it".to_owned()
+    })
+}

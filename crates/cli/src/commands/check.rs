@@ -1,0 +1,239 @@
+//! `offshoot check`: whether session files are sound. Never writes.
+
+use std::io::Write;
+
+use offshoot_session::{Finding, LogOffset};
+use offshoot_store::{Persistence as _, ReadSession, StoreError};
+use serde::Serialize;
+
+use crate::args::Check;
+use crate::failure::Failure;
+use crate::home::Home;
+use crate::source::{FileFailure, Source};
+
+/// What became of one file. Stable: see `docs/cli.md`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verdict {
+    file: String,
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<FindingRow>,
+    /// Only for people: how much there is.
+    #[serde(skip)]
+    events: Option<LogOffset>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Status {
+    /// Everything is as it should be.
+    Ok,
+    /// A crash has left a tail; opening the session repairs it.
+    Torn,
+    /// Something that was committed is damaged.
+    Damaged,
+    /// Intact, but for another version of the program.
+    Unsupported,
+    /// Could not be read at all.
+    Unreadable,
+}
+
+impl Status {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Torn => "torn",
+            Self::Damaged => "damaged",
+            Self::Unsupported => "unsupported",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// What an error of the store says about the file.
+    pub(crate) const fn of(error: &StoreError) -> Self {
+        match error {
+            StoreError::Format { source, .. } if source.is_unsupported() => Self::Unsupported,
+            StoreError::Io { .. }
+            | StoreError::NotFound { .. }
+            | StoreError::InvalidName { .. } => Self::Unreadable,
+            _ => Self::Damaged,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct FindingRow {
+    code: &'static str,
+    seq: u64,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl From<&Finding> for FindingRow {
+    fn from(finding: &Finding) -> Self {
+        let (seq, code) = (finding.seq(), finding.code());
+        match finding {
+            Finding::UnansweredCalls { calls, .. } => {
+                let ids: Vec<String> = calls.iter().map(|(id, _)| format!("`{id}`")).collect();
+                Self {
+                    code,
+                    seq: seq.get(),
+                    reason: format!("event {seq} closed a step although {} had no result", ids.join(", ")),
+                    hint: seq.before().last().map(|cut| {
+                        format!("the conversation cannot be continued as it is; fork it at {cut}, where the step is still open")
+                    }),
+                }
+            }
+            other => Self {
+                code,
+                seq: seq.get(),
+                reason: format!("{other:?}"),
+                hint: None,
+            },
+        }
+    }
+}
+
+pub(crate) fn run(
+    args: &Check,
+    home: &Home,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<bool, Failure> {
+    let verdicts: Vec<Verdict> = args
+        .sources
+        .iter()
+        .map(|named| verdict(home, named))
+        .collect();
+    let sound = verdicts.iter().all(|verdict| verdict.status == Status::Ok);
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &verdicts)?;
+        writeln!(out)?;
+        return Ok(sound);
+    }
+    for verdict in &verdicts {
+        print(verdict, out)?;
+    }
+    Ok(sound)
+}
+
+fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
+    let Verdict {
+        file,
+        status,
+        reason,
+        hint,
+        findings,
+        events,
+        ..
+    } = verdict;
+    let size = events
+        .map(|events| format!(" ({events} events)"))
+        .unwrap_or_default();
+    writeln!(out, "{file}: {}{size}", status.as_str())?;
+    if let Some(reason) = reason {
+        writeln!(out, "  {reason}")?;
+    }
+    if let Some(hint) = hint {
+        writeln!(out, "  hint: {hint}")?;
+    }
+    for finding in findings {
+        writeln!(out, "  {}: {}", finding.code, finding.reason)?;
+        if let Some(hint) = &finding.hint {
+            writeln!(out, "  hint: {hint}")?;
+        }
+    }
+    Ok(())
+}
+
+fn verdict(home: &Home, named: &str) -> Verdict {
+    let source = Source::resolve(home, named);
+    let file = source
+        .path(home)
+        .map_or_else(|| named.to_owned(), |path| path.display().to_string());
+    match source {
+        Source::Id(id) => match home.store().read(&id) {
+            Ok(read) => of_session(file, &read),
+            Err(error) => of_error(file, &error),
+        },
+        Source::File(path) => match crate::source::read_file(&path) {
+            Ok(read) => of_session(file, &read),
+            Err(FileFailure::Store(error)) => of_error(file, &error),
+            Err(FileFailure::Other(failure)) => Verdict {
+                code: Some(failure.code),
+                reason: Some(failure.message),
+                hint: failure.hint,
+                ..Verdict::new(file, Status::Unreadable)
+            },
+        },
+    }
+}
+
+fn of_session(file: String, read: &ReadSession) -> Verdict {
+    let stored = &read.stored;
+    let findings = stored.log.findings().map(FindingRow::from).collect();
+    let sound = Verdict {
+        findings,
+        events: Some(stored.log.end()),
+        ..Verdict::new(file, Status::Ok)
+    };
+    match &stored.tail {
+        None => sound,
+        Some(tail) => Verdict {
+            status: Status::Torn,
+            line: Some(tail.place.line),
+            seq: Some(tail.place.seq.get()),
+            code: Some("TORN_TAIL"),
+            reason: Some(format!(
+                "line {}: {}; {} bytes from byte {} on",
+                tail.place.line, tail.reason, tail.bytes, tail.keep
+            )),
+            hint: Some(
+                "everything before it is sound; going on with the session repairs it".to_owned(),
+            ),
+            ..sound
+        },
+    }
+}
+
+fn of_error(file: String, error: &StoreError) -> Verdict {
+    let (place, reason) = match error {
+        StoreError::Format { source, .. } => (source.place(), source.to_string()),
+        other => (None, other.to_string()),
+    };
+    Verdict {
+        line: place.map(|place| place.line),
+        seq: place.map(|place| place.seq.get()),
+        code: Some(error.code()),
+        reason: Some(reason),
+        hint: error.hint(),
+        ..Verdict::new(file, Status::of(error))
+    }
+}
+
+impl Verdict {
+    const fn new(file: String, status: Status) -> Self {
+        Self {
+            file,
+            status,
+            line: None,
+            seq: None,
+            code: None,
+            reason: None,
+            hint: None,
+            findings: Vec::new(),
+            events: None,
+        }
+    }
+}

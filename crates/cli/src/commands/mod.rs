@@ -1,0 +1,8 @@
+//! The commands. Each takes its arguments and the home, and writes to the output it is given.
+
+pub(crate) mod check;
+pub(crate) mod demo;
+pub(crate) mod fork;
+pub(crate) mod ls;
+pub(crate) mod run;
+pub(crate) mod show;

@@ -1,0 +1,75 @@
+//! The home directory: where sessions and configuration are, and the mark that Offshoot made it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use offshoot_agent::SessionService;
+use offshoot_format::Container;
+use offshoot_store::JsonlStore;
+
+use crate::system;
+
+/// Says that Offshoot created the home, and in which layout.
+const MARKER: &str = "offshoot-home";
+const LAYOUT: &str = "{\"layout\":1}\n";
+
+/// A home.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    path: PathBuf,
+}
+
+impl Home {
+    /// The home that was asked for, else `~/.offshoot`. A blank path counts as none.
+    pub(crate) fn resolve(asked: Option<PathBuf>) -> Result<Self> {
+        let asked = asked.filter(|path| !path.to_string_lossy().trim().is_empty());
+        let path = match asked {
+            Some(path) => expand(path)?,
+            None => user_home()?.join(".offshoot"),
+        };
+        let path = std::path::absolute(&path)
+            .with_context(|| format!("could not find out where `{}` is", path.display()))?;
+        Ok(Self { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn store(&self) -> JsonlStore {
+        JsonlStore::new(self.path.join("sessions"), Container::Zstd)
+    }
+
+    pub(crate) fn service(&self) -> SessionService {
+        SessionService::new(Arc::new(self.store()), system::env())
+    }
+
+    /// Creates the home if it is not there, and marks it as made here. A home that others made stays theirs.
+    pub(crate) fn ensure(&self) -> Result<()> {
+        if self.path.is_dir() {
+            return Ok(());
+        }
+        let failed = || format!("could not create the home `{}`", self.path.display());
+        fs::create_dir_all(&self.path).with_context(failed)?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        let mut marker = options.open(self.path.join(MARKER)).with_context(failed)?;
+        std::io::Write::write_all(&mut marker, LAYOUT.as_bytes()).with_context(failed)
+    }
+}
+
+/// A leading `~` that no shell has expanded.
+fn expand(path: PathBuf) -> Result<PathBuf> {
+    match path.strip_prefix("~") {
+        Ok(rest) => Ok(user_home()?.join(rest)),
+        Err(_) => Ok(path),
+    }
+}
+
+fn user_home() -> Result<PathBuf> {
+    std::env::home_dir()
+        .filter(|home| !home.as_os_str().is_empty())
+        .context("could not find your home directory; name one with --home or OFFSHOOT_HOME")
+}

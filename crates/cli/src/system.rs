@@ -1,0 +1,45 @@
+//! The real clock and the real source of ids: the one place in the program that reads either.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use offshoot_agent::{Clock, Env, IdSource};
+
+#[derive(Debug)]
+struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that everybody else is given"
+    )]
+    fn now(&self) -> i64 {
+        // A clock before 1970 counts backwards: times in a log may be negative.
+        let millis =
+            |duration: std::time::Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => millis(since),
+            Err(before) => -millis(before.duration()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct RandomIds;
+
+impl IdSource for RandomIds {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the source of ids that everybody else is given"
+    )]
+    fn fresh(&self) -> String {
+        uuid::Uuid::now_v7().to_string()
+    }
+}
+
+/// The environment of a real run.
+pub(crate) fn env() -> Env {
+    Env {
+        clock: std::sync::Arc::new(SystemClock),
+        ids: std::sync::Arc::new(RandomIds),
+    }
+}

@@ -1,0 +1,16 @@
+//! The specification of session files, as tests (`reference/persistence.md` §1.3–§1.7, §2.1, §3, §5).
+//!
+//! The fixtures are our own; the recorded sessions of the corpus prove the same things when they are there.
+
+mod corpus;
+mod cuts;
+mod damage;
+mod fixtures;
+mod frames;
+mod headers;
+mod messages;
+mod places;
+mod round_trips;
+mod support;
+mod tails;
+mod torn_files;

@@ -1,0 +1,12 @@
+//! The specification of the store, as tests: what is on disk after every way in which an operation can end
+//! (`reference/persistence.md` §1, §4.3, §8.2).
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what went wrong by failing there"
+)]
+
+mod bad_input;
+mod conformance;
+mod layout;
+mod support;
