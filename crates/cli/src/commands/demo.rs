@@ -231,34 +231,44 @@ fn after(
     home: &Home,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let offshoot = format!(
-        "offshoot --home {}",
-        quoted(&home.path().display().to_string())
-    );
+    // The way this program was called works again: it may not be on anybody's path.
+    let offshoot = std::env::args()
+        .next()
+        .map_or_else(|| "offshoot".to_owned(), |name| quoted(&name));
     let (parent, id) = (
         quoted(source.stored.header.id.as_str()),
         quoted(child.id().as_str()),
     );
     let requests = count_requests(&child.log());
-    writeln!(out, "\nTry next:")?;
+    let middle = source.stored.log.end().get() / 2;
+    writeln!(out, "\nTry next:\n")?;
     writeln!(
         out,
-        "  {offshoot} show {id} --messages        what the model was told in the fork"
+        "  export OFFSHOOT_HOME={}",
+        quoted(&home.path().display().to_string())
     )?;
+    for (command, what) in [
+        (
+            format!("show {id} --messages"),
+            "what the model was told in the fork",
+        ),
+        (
+            format!("show {id} --request {requests}"),
+            "the fork's request, byte for byte",
+        ),
+        (
+            format!("fork {parent} --at {middle}"),
+            "any other event will do",
+        ),
+        ("ls --tree".to_owned(), "every branch"),
+    ] {
+        writeln!(out, "  {offshoot} {command}    # {what}")?;
+    }
     writeln!(
         out,
-        "  {offshoot} show {id} --request {requests}       the fork's request, byte for byte"
+        "\nFor real, with DEEPSEEK_API_KEY or OPENAI_API_KEY set:\n"
     )?;
-    writeln!(
-        out,
-        "  {offshoot} fork {parent} --at {:<12} any other event will do",
-        source.stored.log.end().get() / 2
-    )?;
-    writeln!(out, "  {offshoot} ls --tree")?;
-    writeln!(
-        out,
-        "  offshoot run \"what is in this directory?\"    for real, with DEEPSEEK_API_KEY or OPENAI_API_KEY set"
-    )?;
+    writeln!(out, "  {offshoot} run \"what is in this directory?\"")?;
     writeln!(out, "\nThe home of this demo stays until you delete it.")?;
     Ok(())
 }
