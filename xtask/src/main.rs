@@ -53,6 +53,8 @@ enum Task {
         #[arg(long, value_enum, value_name = "STEP", conflicts_with = "from")]
         only: Option<Step>,
     },
+    /// Measure what the log costs; prints the tables of docs/performance.md
+    Bench,
     /// Check what the compiler does not: crate edges, file sizes, links, machine paths
     Tidy,
     /// Format all crates
@@ -78,6 +80,15 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Test { args } => test::run(&root, &args),
         Task::Ci { from, only } => ci::run(&root, from, only),
+        Task::Bench => Cargo::new([
+            "bench",
+            "--locked",
+            "-p",
+            "offshoot-store",
+            "--bench",
+            "log",
+        ])
+        .run(&root),
         Task::Tidy => tidy::run(&root),
         Task::Fmt { args } => Cargo::new(["fmt", "--all"]).args(&args).run(&root),
     }
