@@ -74,6 +74,13 @@ pub struct ForkSeed {
 }
 
 impl ForkSeed {
+    /// A seed that was made elsewhere, of which the first `inherited` events are another session's; 0 for a replay.
+    /// [`crate::Session::from_seed`] checks that it is one.
+    #[must_use]
+    pub const fn new(log: EventLog, inherited: LogOffset) -> Self {
+        Self { log, inherited }
+    }
+
     /// The whole seed.
     #[must_use]
     pub const fn log(&self) -> &EventLog {
