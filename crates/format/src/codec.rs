@@ -23,8 +23,8 @@ pub(crate) trait Codec {
     /// The logical header.
     fn header(&self, line: &str) -> Result<SessionHeader, FormatError>;
 
-    /// Reads the next row and hands on the events that it becomes.
-    fn row(&mut self, row: &str, emit: &mut dyn FnMut(Event)) -> Result<(), RowFault>;
+    /// Reads the next row and adds the events that it becomes to `events`. Behind an error those mean nothing.
+    fn row(&mut self, row: &str, events: &mut Vec<Event>) -> Result<(), RowFault>;
 }
 
 /// The codec for the version that a header line names.
@@ -50,7 +50,7 @@ impl Codec for V4 {
         decode_header(line)
     }
 
-    fn row(&mut self, row: &str, emit: &mut dyn FnMut(Event)) -> Result<(), RowFault> {
+    fn row(&mut self, row: &str, events: &mut Vec<Event>) -> Result<(), RowFault> {
         let event = Event::from_row(row).map_err(|error| match error {
             RowError::Envelope(_) => RowFault::Structure(error.to_string()),
             other => RowFault::Rule(other.to_string()),
@@ -58,7 +58,7 @@ impl Codec for V4 {
         self.admission
             .admit(&event)
             .map_err(|reason| RowFault::Rule(format!("`{}`: {reason}", event.kind())))?;
-        emit(event);
+        events.push(event);
         Ok(())
     }
 }

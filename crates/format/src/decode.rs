@@ -1,12 +1,10 @@
 //! A whole file, read and validated.
 
-use offshoot_session::{
-    Event, EventLog, LogError, LogOffset, SeedError, Seq, Session, SessionHeader,
-};
+use offshoot_session::{Body, Event, EventLog, LogOffset, SeedError, Seq, Session, SessionHeader};
 
+use crate::FormatError;
 use crate::relationships::Relationships;
-use crate::scan::{Container, TornTail, scan};
-use crate::{FormatError, Place};
+use crate::scan::{Container, Scan, TornTail, scan};
 
 /// A session as its file holds it: valid, apart from a tail that a crash may have left.
 #[derive(Debug)]
@@ -30,10 +28,11 @@ impl StoredSession {
         self.log.interrupted_closers()
     }
 
-    /// The session as somebody sees it who only reads: an open turn is closed in memory, nothing is written.
+    /// The session as somebody sees it who only reads: an open turn is closed in memory, nothing is written. Gains the
+    /// resume marker, dated `now`, unless it ends in a marker.
     ///
     /// # Errors
-    /// Never for a session that [`decode`] returned; the type is that of the constructor.
+    /// Only a `now` (ms since the epoch) beyond ±(2^53 − 1): the rest is as [`decode`] has checked it.
     pub fn balanced(mut self, now: i64) -> Result<Session, SeedError> {
         for closer in self.closers() {
             self.log
@@ -58,40 +57,11 @@ pub fn decode(bytes: &[u8]) -> Result<StoredSession, FormatError> {
 /// As [`decode`].
 pub fn decode_as(container: Container, bytes: &[u8]) -> Result<StoredSession, FormatError> {
     let scan = scan(container, bytes)?;
-    let marker = scan.events.iter().rev().find(|event| {
-        matches!(
-            event.body(),
-            offshoot_session::Body::EndSeed { inherited: true }
-        )
-    });
-    let inherited = match (scan.header.is_seeded, marker) {
-        (true, Some(marker)) => marker.seq().before(),
-        (false, None) => LogOffset::START,
-        (true, None) => {
-            return Err(FormatError::Inconsistent {
-                reason: "the header says that the session is seeded, but no `session/end-seed` with `inherited` \
-                         ends the inherited part"
-                    .into(),
-            });
-        }
-        (false, Some(marker)) => {
-            return Err(FormatError::Inconsistent {
-                reason: format!(
-                    "the header says that the session is not seeded, but event {} ends an inherited part",
-                    marker.seq()
-                ),
-            });
-        }
-    };
+    let inherited = inherited_count(&scan)?;
     let mut log = EventLog::new();
     let mut relationships = Relationships::new(&scan.header, inherited);
     let damaged = |seq: Seq, reason: String| FormatError::Damaged {
-        // One event a line, and the header ahead of them: for events that count, the line follows from the seq.
-        place: Place {
-            line: seq.get() + 2,
-            seq: seq.before(),
-            byte: 0,
-        },
+        place: scan.places[seq.get() as usize],
         reason,
     };
     for event in scan.events {
@@ -100,17 +70,40 @@ pub fn decode_as(container: Container, bytes: &[u8]) -> Result<StoredSession, Fo
             .check(&event, &log)
             .map_err(|reason| damaged(seq, format!("event {seq}: {reason}")))?;
         log.push(event)
-            .map_err(|error: LogError| damaged(seq, error.to_string()))?;
+            .map_err(|error| damaged(seq, error.to_string()))?;
     }
     relationships
         .finish()
         .map_err(|(seq, reason)| damaged(seq, format!("event {seq}: {reason}")))?;
-    let (header, header_line, tail) = (scan.header, scan.header_line, scan.tail);
     Ok(StoredSession {
-        header,
-        header_line,
+        header: scan.header,
+        header_line: scan.header_line,
         log,
         inherited,
-        tail,
+        tail: scan.tail,
     })
+}
+
+/// The durable cut: no number is stored, the last tagged marker stands right behind it (§2.1).
+fn inherited_count(scan: &Scan) -> Result<LogOffset, FormatError> {
+    let marker = scan
+        .events
+        .iter()
+        .rev()
+        .find(|event| matches!(event.body(), Body::EndSeed { inherited: true }));
+    match (scan.header.is_seeded, marker) {
+        (true, Some(marker)) => Ok(marker.seq().before()),
+        (false, None) => Ok(LogOffset::START),
+        (true, None) => Err(FormatError::Inconsistent {
+            reason: "the header says that the session is seeded, but no `session/end-seed` with `inherited` ends the \
+                     inherited part"
+                .into(),
+        }),
+        (false, Some(marker)) => Err(FormatError::Inconsistent {
+            reason: format!(
+                "the header says that the session is not seeded, but event {} ends an inherited part",
+                marker.seq()
+            ),
+        }),
+    }
 }

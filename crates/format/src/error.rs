@@ -109,7 +109,9 @@ impl FormatError {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Empty { .. } => "nothing was ever stored in it; it may be deleted",
+            Self::Empty { .. } => {
+                "it never got as far as its first event; make sure that it is no other kind of file before you delete it"
+            }
             Self::MalformedHeader { .. } => "check that this is a session file",
             Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. } => {
                 "the file is intact; open it with the version that wrote it, or with a newer one"
@@ -123,8 +125,8 @@ impl FormatError {
 
 fn unsupported(version: &str, current: u64) -> String {
     let newer = version
-        .parse::<u64>()
-        .is_ok_and(|version| version > current);
+        .parse::<f64>()
+        .is_ok_and(|version| version > current as f64);
     if newer {
         format!(
             "the file has format version {version}; this program reads version {current}: it was written by a newer one"

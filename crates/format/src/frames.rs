@@ -2,15 +2,19 @@
 //! durable batch (`reference/persistence.md` §1.4).
 //!
 //! Frame borders are found in the structure, without decompressing: so a torn last frame is told apart from damage, and a
-//! list can read a header without touching the body.
+//! list can read a header without touching the body. Session files have no skippable frames, so such a frame is damage.
 
-use std::io::Read as _;
+use std::io;
 
+use memchr::memmem;
 use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
 
 use crate::FormatError;
 
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
+
+/// No block of any frame is larger.
+const MAX_BLOCK: usize = 128 << 10;
 
 /// What stands at the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,9 @@ pub fn scan_frame(bytes: &[u8]) -> Result<FrameScan, &'static str> {
         };
         let header = u32::from_le_bytes([header[0], header[1], header[2], 0]);
         let size = (header >> 3) as usize;
+        if size > MAX_BLOCK {
+            return Err("a zstd block is larger than 128 KiB");
+        }
         at += 3 + match (header >> 1) & 3 {
             0 | 2 => size,
             1 => 1,
@@ -75,35 +82,80 @@ pub fn scan_frame(bytes: &[u8]) -> Result<FrameScan, &'static str> {
     })
 }
 
-/// Decompresses one whole frame.
-pub(crate) fn decode_frame(frame: &[u8], byte: u64) -> Result<Vec<u8>, FormatError> {
-    let corrupt = |reason: String| FormatError::CorruptFrame { byte, reason };
-    let mut text = Vec::new();
-    zstd::stream::read::Decoder::with_buffer(frame)
-        .and_then(|decoder| decoder.single_frame().read_to_end(&mut text))
-        .map_err(|error| corrupt(format!("the zstd frame does not decompress: {error}")))?;
-    Ok(text)
+/// Decompresses frames one after another, in one context and one buffer: a session may have very many small frames.
+pub(crate) struct Unpacker {
+    decoder: Decoder<'static>,
+    text: Vec<u8>,
 }
 
-/// Decompresses as much as there is of a frame that was cut off.
-pub(crate) fn decode_torn_frame(bytes: &[u8]) -> Vec<u8> {
-    let mut text = Vec::new();
-    let Ok(mut decoder) = Decoder::new() else {
-        return text;
-    };
-    let mut input = InBuffer::around(bytes);
-    let mut chunk = vec![0; 1 << 16];
-    loop {
-        let mut output = OutBuffer::around(&mut chunk[..]);
-        let before = input.pos();
-        let result = decoder.run(&mut input, &mut output);
-        let written = output.pos();
-        text.extend_from_slice(&chunk[..written]);
-        // A fault in the torn frame ends what can be had of it; nothing behind it was ever acknowledged.
-        if result.is_err() || (written == 0 && input.pos() == before) {
-            return text;
+impl Unpacker {
+    pub(crate) fn new() -> Self {
+        Self {
+            decoder: Decoder::new().expect("BUG: a context needs nothing but memory"),
+            text: Vec::new(),
         }
     }
+
+    /// The text of one whole frame, which stands at `byte` of its file.
+    pub(crate) fn whole(&mut self, frame: &[u8], byte: u64) -> Result<&[u8], FormatError> {
+        let problem = match self.run(frame) {
+            Ok(true) => return Ok(&self.text),
+            Ok(false) => "it ends too early".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(FormatError::CorruptFrame {
+            byte,
+            reason: format!("the zstd frame does not decompress: {problem}"),
+        })
+    }
+
+    /// As much text as there is in a frame that was cut off. A fault in it ends what can be had: nothing behind that was
+    /// ever acknowledged.
+    pub(crate) fn torn(&mut self, bytes: &[u8]) -> &[u8] {
+        self.run(bytes).ok();
+        &self.text
+    }
+
+    /// Fills the buffer; says whether the frame came to its end.
+    fn run(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        self.text.clear();
+        self.decoder.reinit()?;
+        let mut input = InBuffer::around(bytes);
+        loop {
+            let (read, written) = (input.pos(), self.text.len());
+            self.text.reserve(1 << 16);
+            let mut output = OutBuffer::around_pos(&mut self.text, written);
+            let missing = self.decoder.run(&mut input, &mut output)?;
+            if missing == 0 {
+                return Ok(true);
+            }
+            if (input.pos(), output.pos()) == (read, written) {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// The texts of the whole frames that lie somewhere behind the start of a frame without end.
+///
+/// The start of a frame is no UTF-8 and every frame of ours has a checksum, so that nothing in a real torn frame looks
+/// like one.
+pub(crate) fn frames_within(torn: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let mut unpacker = Unpacker::new();
+    let mut at = 1;
+    std::iter::from_fn(move || {
+        loop {
+            at += memmem::find(torn.get(at..)?, &MAGIC)?;
+            let rest = &torn[at..];
+            if let Ok(FrameScan::Complete(length)) = scan_frame(rest)
+                && let Ok(text) = unpacker.whole(&rest[..length], 0)
+            {
+                at += length;
+                return Some(text.to_vec());
+            }
+            at += 1;
+        }
+    })
 }
 
 /// Compresses one frame, with a checksum.

@@ -1,6 +1,6 @@
 //! The header line of format V4 (`reference/persistence.md` §2.1).
 
-use offshoot_session::{MAX_SAFE_INTEGER, Origin, SessionHeader, SessionId};
+use offshoot_session::{Origin, SessionHeader, SessionId};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -58,9 +58,9 @@ struct Gate<'a> {
     r#type: Option<&'a RawValue>,
     #[serde(borrow)]
     version: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "some")]
     sandbox_mode: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "some")]
     approval_policy: Option<&'a RawValue>,
 }
 
@@ -68,24 +68,19 @@ struct Gate<'a> {
 /// holds (§1.7).
 pub(crate) fn version_gate(line: &str) -> Result<u64, FormatError> {
     let malformed = |reason: String| FormatError::MalformedHeader { reason };
-    let text = line.trim_start();
+    let is_object = line.trim_start().starts_with('{');
     let gate: Gate<'_> = match serde_json::from_str(line) {
-        Ok(gate) if text.starts_with('{') => gate,
-        Ok(_) => {
-            return Err(malformed(
-                "expected a session header, found JSON that is no object".into(),
-            ));
-        }
-        Err(error) if error.is_data() && !text.starts_with('{') => {
-            return Err(malformed(
-                "expected a session header, found JSON that is no object".into(),
-            ));
-        }
-        Err(error) => {
+        Ok(gate) if is_object => gate,
+        Err(error) if is_object || !error.is_data() => {
             return Err(malformed(format!(
                 "expected a session header: {}",
                 plain(&error)
             )));
+        }
+        _ => {
+            return Err(malformed(
+                "expected a session header, found JSON that is no object".into(),
+            ));
         }
     };
     let version = gate.version.map(RawValue::get);
@@ -153,7 +148,6 @@ pub fn encode_header(header: &SessionHeader) -> Result<String, FormatError> {
     header
         .check()
         .map_err(|reason| FormatError::MalformedHeader { reason })?;
-    debug_assert!(header.created_at <= MAX_SAFE_INTEGER);
     let physical = PhysicalHeader {
         r#type: "session".to_owned(),
         version: CURRENT_VERSION,
@@ -171,10 +165,18 @@ pub fn encode_header(header: &SessionHeader) -> Result<String, FormatError> {
     Ok(line)
 }
 
-pub(crate) fn plain(error: &serde_json::Error) -> String {
+/// serde's text with the byte for its position, because the line is known elsewhere.
+fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(at) => format!("{} (byte {})", &text[..at], error.column()),
-        None => text,
-    }
+    let Some((text, _)) = text.rsplit_once(" at line ") else {
+        return text;
+    };
+    let text = match text {
+        // What JavaScript writes for a string that was cut inside of a character.
+        "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
+            "a string has half of a surrogate pair, which is no character"
+        }
+        text => text,
+    };
+    format!("{text} (byte {})", error.column())
 }

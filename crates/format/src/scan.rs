@@ -10,7 +10,7 @@ use memchr::memchr;
 use offshoot_session::{Event, EventKind, LogOffset, SessionHeader};
 
 use crate::codec::{Codec, RowFault, codec_for};
-use crate::frames::{FrameScan, decode_frame, decode_torn_frame, looks_compressed, scan_frame};
+use crate::frames::{FrameScan, Unpacker, frames_within, looks_compressed, scan_frame};
 use crate::{FormatError, Place};
 
 /// How the bytes are packed.
@@ -41,10 +41,11 @@ pub struct TornTail {
     pub place: Place,
     /// Why it cannot be used.
     pub reason: String,
-    /// How much of the file is good; a writer truncates to this before it appends.
+    /// How much of the file is good; a writer truncates to this before it appends. Equal to `place.byte`: a faulty line
+    /// goes from its start, a frame that is torn or has a faulty line in it goes whole.
     pub keep: u64,
-    /// How many of the log's last events lie behind `keep` all the same: whole records of a torn frame. A writer appends
-    /// them again.
+    /// How many of the log's last events lie behind `keep` all the same: the whole records ahead of the fault in its
+    /// frame. A writer appends them again.
     pub recovered: u64,
     /// How many bytes behind `keep` there are.
     pub bytes: u64,
@@ -53,7 +54,10 @@ pub struct TornTail {
 pub(crate) struct Scan {
     pub(crate) header: SessionHeader,
     pub(crate) header_line: Box<str>,
+    /// The events that count.
     pub(crate) events: Vec<Arc<Event>>,
+    /// Where each of them stands.
+    pub(crate) places: Vec<Place>,
     pub(crate) tail: Option<TornTail>,
 }
 
@@ -67,42 +71,25 @@ pub(crate) fn scan(container: Container, bytes: &[u8]) -> Result<Scan, FormatErr
 
 fn scan_raw(bytes: &[u8]) -> Result<Scan, FormatError> {
     let Some(header_end) = memchr(b'\n', bytes) else {
-        return Err(FormatError::Empty {
-            bytes: bytes.len() as u64,
-        });
+        return Err(empty(bytes));
     };
     let mut rows = Rows::new(&bytes[..header_end])?;
     let mut at = header_end + 1;
-    let mut keep = at as u64;
     while let Some(length) = memchr(b'\n', &bytes[at..]) {
         rows.next(&bytes[at..at + length], at as u64)?;
         at += length + 1;
-        if rows.fault.is_none() {
-            keep = at as u64;
-        }
     }
     if at < bytes.len() {
-        rows.torn(
-            at as u64,
-            "the last line has no end: it was being written when the process ended",
-        );
+        rows.torn(at as u64, "the line was cut off");
     }
-    Ok(rows.finish(keep, 0, bytes.len() as u64))
+    Ok(rows.finish(bytes.len() as u64))
 }
 
 fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
-    let corrupt = |byte: usize, reason: &str| FormatError::CorruptFrame {
-        byte: byte as u64,
-        reason: reason.to_owned(),
-    };
-    let first = scan_frame(bytes).map_err(|reason| corrupt(0, reason))?;
-    let FrameScan::Complete(mut at) = first else {
-        return Err(FormatError::Empty {
-            bytes: bytes.len() as u64,
-        });
-    };
-    let header = decode_frame(&bytes[..at], 0)?;
-    let mut rows = match memchr(b'\n', &header) {
+    let mut at = first_frame(bytes)?;
+    let mut unpacker = Unpacker::new();
+    let header = unpacker.whole(&bytes[..at], 0)?;
+    let mut rows = match memchr(b'\n', header) {
         Some(end) if end + 1 == header.len() => Rows::new(&header[..end])?,
         _ => {
             return Err(corrupt(
@@ -111,45 +98,54 @@ fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
             ));
         }
     };
-    let (mut keep, mut recovered) = (at as u64, 0);
     while at < bytes.len() {
-        let start = at;
-        let before = rows.events.len() as u64;
-        let text = match scan_frame(&bytes[at..]).map_err(|reason| corrupt(start, reason))? {
-            FrameScan::Complete(length) => {
-                at += length;
-                let text = decode_frame(&bytes[start..at], start as u64)?;
-                if text.last().is_some_and(|&byte| byte != b'\n') {
-                    return Err(corrupt(start, "a whole frame ends in the middle of a line"));
-                }
-                text
+        let (start, rest) = (at as u64, &bytes[at..]);
+        let FrameScan::Complete(length) =
+            scan_frame(rest).map_err(|reason| corrupt(start, reason))?
+        else {
+            rows.lines(unpacker.torn(rest), start)?;
+            rows.torn(start, "the frame was cut off");
+            // A damaged length looks like a torn end too. But behind a real one nothing was ever written, so whole frames
+            // there are heard as witnesses.
+            for text in frames_within(rest) {
+                rows.lines(&text, start)?;
             }
-            FrameScan::Incomplete => {
-                at = bytes.len();
-                decode_torn_frame(&bytes[start..])
-            }
+            break;
         };
-        let torn =
-            at == bytes.len() && matches!(scan_frame(&bytes[start..]), Ok(FrameScan::Incomplete));
-        let clean_before = rows.fault.is_none();
-        let mut rest = &text[..];
-        while let Some(length) = memchr(b'\n', rest) {
-            rows.next(&rest[..length], start as u64)?;
-            rest = &rest[length + 1..];
+        let text = unpacker.whole(&rest[..length], start)?;
+        if text.last().is_some_and(|&byte| byte != b'\n') {
+            return Err(corrupt(start, "a whole frame ends in the middle of a line"));
         }
-        if torn {
-            rows.torn(
-                start as u64,
-                "the last frame has no end: it was being written when the process ended",
-            );
-        }
-        if rows.fault.is_none() {
-            keep = at as u64;
-        } else if clean_before {
-            recovered = rows.events.len() as u64 - before;
-        }
+        rows.lines(text, start)?;
+        at += length;
     }
-    Ok(rows.finish(keep, recovered, bytes.len() as u64))
+    Ok(rows.finish(bytes.len() as u64))
+}
+
+/// The length of the first frame.
+fn first_frame(bytes: &[u8]) -> Result<usize, FormatError> {
+    match scan_frame(bytes) {
+        Ok(FrameScan::Complete(length)) => Ok(length),
+        Ok(FrameScan::Incomplete) if frames_within(bytes).next().is_some() => Err(corrupt(
+            0,
+            "the first frame has no end, but whole frames follow",
+        )),
+        Ok(FrameScan::Incomplete) => Err(empty(bytes)),
+        Err(reason) => Err(corrupt(0, reason)),
+    }
+}
+
+fn empty(bytes: &[u8]) -> FormatError {
+    FormatError::Empty {
+        bytes: bytes.len() as u64,
+    }
+}
+
+fn corrupt(byte: u64, reason: &str) -> FormatError {
+    FormatError::CorruptFrame {
+        byte,
+        reason: reason.to_owned(),
+    }
 }
 
 /// The header line at the start of a file, without its line feed, from bytes that hold at least the whole line or frame.
@@ -157,29 +153,22 @@ fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
 /// # Errors
 /// Bytes that do not hold it, or a damaged first frame.
 pub fn read_header(container: Container, bytes: &[u8]) -> Result<String, FormatError> {
-    let empty = FormatError::Empty {
-        bytes: bytes.len() as u64,
-    };
+    let mut unpacker;
     let text = match container {
-        Container::Raw => bytes.to_vec(),
-        Container::Zstd => match scan_frame(bytes) {
-            Ok(FrameScan::Complete(length)) => decode_frame(&bytes[..length], 0)?,
-            Ok(FrameScan::Incomplete) => return Err(empty),
-            Err(reason) => {
-                return Err(FormatError::CorruptFrame {
-                    byte: 0,
-                    reason: reason.to_owned(),
-                });
-            }
-        },
+        Container::Raw => bytes,
+        Container::Zstd => {
+            unpacker = Unpacker::new();
+            unpacker.whole(&bytes[..first_frame(bytes)?], 0)?
+        }
     };
-    let end = memchr(b'\n', &text).ok_or(empty)?;
-    match std::str::from_utf8(&text[..end]) {
-        Ok(line) => Ok(line.to_owned()),
-        Err(error) => Err(FormatError::MalformedHeader {
-            reason: format!("not UTF-8 (byte {})", error.valid_up_to()),
-        }),
-    }
+    let end = memchr(b'\n', text).ok_or_else(|| empty(bytes))?;
+    header_text(&text[..end]).map(str::to_owned)
+}
+
+fn header_text(line: &[u8]) -> Result<&str, FormatError> {
+    std::str::from_utf8(line).map_err(|error| FormatError::MalformedHeader {
+        reason: format!("not UTF-8 (byte {})", error.valid_up_to()),
+    })
 }
 
 /// The rows of one file, in order.
@@ -188,16 +177,18 @@ struct Rows {
     header: SessionHeader,
     header_line: Box<str>,
     events: Vec<Arc<Event>>,
+    places: Vec<Place>,
+    /// The events of the row in hand; kept for its space.
+    read: Vec<Event>,
     line: u64,
+    /// The seq that the next row should have. Behind a fault that is a guess from the rows there.
+    expected: LogOffset,
     fault: Option<(Place, String)>,
 }
 
 impl Rows {
     fn new(header_line: &[u8]) -> Result<Self, FormatError> {
-        let line =
-            std::str::from_utf8(header_line).map_err(|error| FormatError::MalformedHeader {
-                reason: format!("not UTF-8 (byte {})", error.valid_up_to()),
-            })?;
+        let line = header_text(header_line)?;
         let codec = codec_for(line)?;
         let header = codec.header(line)?;
         Ok(Self {
@@ -205,60 +196,81 @@ impl Rows {
             header,
             header_line: line.into(),
             events: Vec::new(),
+            places: Vec::new(),
+            read: Vec::new(),
             line: 1,
+            expected: LogOffset::START,
             fault: None,
         })
     }
 
-    fn next(&mut self, row: &[u8], byte: u64) -> Result<(), FormatError> {
-        self.line += 1;
-        let place = self.place(byte);
-        let fault = match std::str::from_utf8(row) {
-            Err(error) => RowFault::Structure(format!(
-                "not UTF-8 (byte {} of the line)",
-                error.valid_up_to()
-            )),
-            Ok(text) => {
-                let mut read = Vec::new();
-                match self.codec.row(text, &mut |event| read.push(event)) {
-                    Ok(()) => {
-                        return read
-                            .into_iter()
-                            .try_for_each(|event| self.event(event, place));
-                    }
-                    Err(fault) => fault,
-                }
-            }
-        };
-        match fault {
-            RowFault::Rule(reason) => Err(FormatError::Damaged { place, reason }),
-            RowFault::Structure(reason) => {
-                self.fault.get_or_insert((place, reason));
-                Ok(())
-            }
+    /// Takes every whole line of the frame at `byte`.
+    fn lines(&mut self, text: &[u8], byte: u64) -> Result<(), FormatError> {
+        let mut rest = text;
+        while let Some(length) = memchr(b'\n', rest) {
+            self.next(&rest[..length], byte)?;
+            rest = &rest[length + 1..];
         }
+        Ok(())
     }
 
-    fn event(&mut self, event: Event, place: Place) -> Result<(), FormatError> {
+    fn next(&mut self, row: &[u8], byte: u64) -> Result<(), FormatError> {
+        self.line += 1;
+        let mut read = std::mem::take(&mut self.read);
+        let outcome = match std::str::from_utf8(row) {
+            Ok(text) => self.codec.row(text, &mut read),
+            Err(error) => Err(RowFault::Structure(format!(
+                "not UTF-8 (byte {} of the line)",
+                error.valid_up_to()
+            ))),
+        };
+        let place = self.place(byte);
+        match outcome {
+            Ok(()) => {
+                for event in read.drain(..) {
+                    self.event(event, byte)?;
+                }
+            }
+            Err(RowFault::Structure(reason)) => {
+                read.clear();
+                self.fault.get_or_insert((place, reason));
+                self.expected = self.expected.seq().after();
+            }
+            Err(RowFault::Rule(reason)) => return Err(FormatError::Damaged { place, reason }),
+        }
+        self.read = read;
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event, byte: u64) -> Result<(), FormatError> {
+        let place = self.place(byte);
+        let seq = event.seq();
         if !event.kind().is_known() && !event.ignorable() {
             return Err(FormatError::UnknownRequiredEvent {
-                place,
+                place: Place {
+                    seq: seq.before(),
+                    ..place
+                },
                 kind: event.kind().to_string(),
             });
         }
-        let expected = self.events.len() as u64;
-        if self.fault.is_none() && event.seq().get() != expected {
-            let reason = format!("expected seq {expected}, found {}", event.seq());
+        let gap = self.fault.is_none() && seq != place.seq.seq();
+        if gap {
+            let reason = format!("expected seq {}, found {seq}", place.seq);
             self.fault = Some((place, reason));
         }
+        self.expected = seq.after();
         match &self.fault {
-            None => self.events.push(Arc::new(event)),
+            None => {
+                self.events.push(Arc::new(event));
+                self.places.push(place);
+            }
             Some((place, reason)) if *event.kind() == EventKind::TurnEnd => {
+                let witness = if gap { "this" } else { "a later" };
                 return Err(FormatError::Damaged {
                     place: *place,
                     reason: format!(
-                        "{reason}; a later turn/end (event {}) shows that this was committed",
-                        event.seq()
+                        "{reason}; {witness} turn/end (event {seq}) shows that this was committed"
                     ),
                 });
             }
@@ -267,6 +279,7 @@ impl Rows {
         Ok(())
     }
 
+    /// The next line, or its frame, ends before it should.
     fn torn(&mut self, byte: u64, reason: &str) {
         self.line += 1;
         let place = self.place(byte);
@@ -276,23 +289,28 @@ impl Rows {
     fn place(&self, byte: u64) -> Place {
         Place {
             line: self.line,
-            seq: LogOffset::new(self.events.len() as u64),
+            seq: self.expected,
             byte,
         }
     }
 
-    fn finish(self, keep: u64, recovered: u64, size: u64) -> Scan {
-        let tail = self.fault.map(|(place, reason)| TornTail {
-            place,
-            reason,
-            keep,
-            recovered,
-            bytes: size - keep,
+    fn finish(self, size: u64) -> Scan {
+        let places = self.places;
+        let tail = self.fault.map(|(place, reason)| {
+            let in_its_frame = places.iter().rev().take_while(|row| row.byte == place.byte);
+            TornTail {
+                place,
+                reason,
+                keep: place.byte,
+                recovered: in_its_frame.count() as u64,
+                bytes: size - place.byte,
+            }
         });
         Scan {
             header: self.header,
             header_line: self.header_line,
             events: self.events,
+            places,
             tail,
         }
     }

@@ -34,7 +34,7 @@ fn facts(name: &'static str, stored: &StoredSession) -> Facts {
 const EXPECTED: [Facts; 11] = [
     Facts { name: "closed-step", events: 16, inherited: 0, turns: 2, closers: 0, torn: 0, findings: 1 },
     Facts { name: "compaction", events: 28, inherited: 0, turns: 3, closers: 1, torn: 0, findings: 0 },
-    Facts { name: "crash-in-call", events: 9, inherited: 0, turns: 1, closers: 4, torn: 30, findings: 0 },
+    Facts { name: "crash-in-call", events: 9, inherited: 0, turns: 1, closers: 4, torn: 31, findings: 0 },
     Facts { name: "fork-child", events: 23, inherited: 9, turns: 2, closers: 0, torn: 0, findings: 0 },
     Facts { name: "header-only", events: 0, inherited: 0, turns: 0, closers: 0, torn: 0, findings: 0 },
     Facts { name: "inbox-and-retries", events: 16, inherited: 0, turns: 1, closers: 0, torn: 0, findings: 0 },
@@ -61,7 +61,14 @@ fn an_unknown_ignorable_event_stays_opaque_and_in_seq_space() {
         .log
         .events()
         .filter(|event| !event.kind().is_known())
-        .map(|event| (event.seq().get(), event.kind().as_str(), event.surface_op(), event.sources()))
+        .map(|event| {
+            (
+                event.seq().get(),
+                event.kind().as_str(),
+                event.surface_op(),
+                event.sources(),
+            )
+        })
         .collect();
     assert_eq!(
         unknown,
@@ -72,7 +79,10 @@ fn an_unknown_ignorable_event_stays_opaque_and_in_seq_space() {
         ]
     );
     let derived: Vec<&EventKind> = stored.log.messages().map(|message| message.kind).collect();
-    assert_eq!(derived, [&EventKind::UserMessage, &EventKind::AssistantMessage]);
+    assert_eq!(
+        derived,
+        [&EventKind::UserMessage, &EventKind::AssistantMessage]
+    );
 }
 
 #[test]
@@ -86,7 +96,11 @@ fn a_nested_fork_counts_what_the_last_marker_ends_and_keeps_its_ancestors_marker
         .collect();
     assert_eq!(
         markers,
-        [(9, r#"{"inherited":true}"#), (19, r#"{"inherited":true}"#), (23, "{}")]
+        [
+            (9, r#"{"inherited":true}"#),
+            (19, r#"{"inherited":true}"#),
+            (23, "{}")
+        ]
     );
     assert_eq!(stored.inherited, LogOffset::new(19));
 }
@@ -104,7 +118,9 @@ fn a_closed_step_with_an_unanswered_call_is_read_and_names_the_cut_that_goes_on(
 #[test]
 fn a_reader_sees_an_interrupted_session_closed_and_the_file_does_not_change_for_it() {
     let text = fixture("crash-in-call");
-    let session = stored(Container::Raw, text.as_bytes()).balanced(9_000).unwrap();
+    let session = stored(Container::Raw, text.as_bytes())
+        .balanced(9_000)
+        .unwrap();
     let own: Vec<(u64, &str)> = session
         .lifecycle_events()
         .map(|event| (event.seq().get(), event.kind().as_str()))
@@ -117,6 +133,12 @@ fn a_reader_sees_an_interrupted_session_closed_and_the_file_does_not_change_for_
         .collect();
     assert_eq!(
         closed,
-        ["tool/result", "tool/result", "step/end", "turn/end", "session/end-seed"]
+        [
+            "tool/result",
+            "tool/result",
+            "step/end",
+            "turn/end",
+            "session/end-seed"
+        ]
     );
 }

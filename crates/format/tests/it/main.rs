@@ -2,6 +2,11 @@
 //!
 //! The fixtures are our own; the recorded sessions of the corpus prove the same things when they are there.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what went wrong by failing there"
+)]
+
 mod corpus;
 mod cuts;
 mod damage;

@@ -96,7 +96,10 @@ pub(crate) fn frames(text: &str, batch: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let (header, rows) = lines.split_at(1);
     let mut bytes = frame(header.concat());
-    let mut places = vec![0..bytes.len()];
+    let mut places = Vec::from([Range {
+        start: 0,
+        end: bytes.len(),
+    }]);
     for rows in rows.chunks(batch) {
         let start = bytes.len();
         bytes.extend(frame(rows.concat()));
@@ -113,8 +116,7 @@ pub(crate) fn packed(container: Container, text: &str, batch: usize) -> Vec<u8> 
     }
 }
 
-pub(crate) const HEADER: &str =
-    r#"{"type":"session","version":4,"id":"me","createdAt":1,"isSeeded":false,"delegationDepth":0}"#;
+pub(crate) const HEADER: &str = r#"{"type":"session","version":4,"id":"me","createdAt":1,"isSeeded":false,"delegationDepth":0}"#;
 
 /// A raw file: [`HEADER`], then lines as they are.
 pub(crate) fn file(rows: &[&str]) -> String {
