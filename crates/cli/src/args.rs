@@ -1,27 +1,31 @@
 //! The command line: every command and flag with its help, defined once.
 
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use offshoot_session::Seq;
+
+use crate::providers::ModelName;
 
 /// An agent harness whose conversations are event logs: fork them at any event, repair them after a crash, replay them
 /// without a key.
 #[derive(Debug, Parser)]
-#[command(name = "offshoot", version, max_term_width = 100)]
+#[command(
+    name = "offshoot",
+    version,
+    max_term_width = 100,
+    after_help = "New here? `offshoot demo` shows what it is about, without a key."
+)]
 pub(crate) struct Cli {
-    /// The home directory with sessions and configuration [default: ~/.offshoot]
-    #[arg(
-        long,
-        global = true,
-        env = "OFFSHOOT_HOME",
-        value_name = "DIR",
-        hide_env_values = true
-    )]
+    /// The home directory with sessions and configuration [default: $OFFSHOOT_HOME, else ~/.offshoot]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
     pub(crate) home: Option<PathBuf>,
 
     /// Print JSON instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
 
     #[command(subcommand)]
@@ -30,7 +34,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// See it work on a recorded conversation: no key, no network, nothing of yours is touched
+    /// See it work on a recorded conversation: no key, no network, a temporary home
     Demo(Demo),
     /// Run one turn, in a new session, in one that is there, or in a fork of one
     Run(Run),
@@ -53,13 +57,13 @@ pub(crate) struct Demo {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Go on with this session
-    #[arg(long, value_name = "ID", conflicts_with = "fork")]
+    /// Go on with this session; what a crash has left open in it is closed first
+    #[arg(long, value_name = "ID", conflicts_with = "fork", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) session: Option<String>,
 
     /// Fork this session (an id or a file) and go on with the fork
-    #[arg(long, value_name = "ID|FILE")]
-    pub(crate) fork: Option<String>,
+    #[arg(long, value_name = "ID|FILE", value_parser = OsStringValueParser::new().try_map(named))]
+    pub(crate) fork: Option<OsString>,
 
     /// With --fork: the last event to inherit [default: the last completed turn]
     #[arg(long, value_name = "SEQ", requires = "fork", value_parser = parse_seq, allow_negative_numbers = true)]
@@ -69,24 +73,21 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["session", "fork"])]
     pub(crate) cwd: Option<PathBuf>,
 
-    /// The model to call, such as deepseek/deepseek-chat
-    #[arg(
-        long,
-        value_name = "PROVIDER/MODEL",
-        conflicts_with = "replay",
-        env = "OFFSHOOT_MODEL"
-    )]
-    pub(crate) model: Option<String>,
+    /// The model to call, such as deepseek/deepseek-chat [default: $OFFSHOOT_MODEL, else the one the session used, else
+    /// the configured one]
+    #[arg(long, value_name = "PROVIDER/MODEL", conflicts_with = "replay", value_parser = ModelName::parse)]
+    pub(crate) model: Option<ModelName>,
 
-    /// Answer from this recorded session instead of calling a model; tools do run
-    #[arg(long, value_name = "FILE")]
-    pub(crate) replay: Option<PathBuf>,
+    /// Answer from this recorded session (an id or a file) instead of calling a model; tools do run
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().try_map(named))]
+    pub(crate) replay: Option<OsString>,
 
-    /// What to print: the answer, or every event as one line of JSON and then the result
+    /// What to print: the answer, or (as with --json) every event as one line of JSON and then the result
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<Output>,
 
-    /// What to ask
+    /// What to ask; one argument, so put it into quotes
+    #[arg(value_parser = parse_prompt)]
     pub(crate) prompt: String,
 }
 
@@ -106,8 +107,8 @@ pub(crate) struct Ls {
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// A session's id, or a session file
-    #[arg(value_name = "ID|FILE")]
-    pub(crate) source: String,
+    #[arg(value_name = "ID|FILE", value_parser = OsStringValueParser::new().try_map(named))]
+    pub(crate) source: OsString,
 
     /// The events, in order (this is the default)
     #[arg(long, group = "view")]
@@ -118,8 +119,8 @@ pub(crate) struct Show {
     pub(crate) messages: bool,
 
     /// The body of the N-th request, exactly as it was sent; counted from 1
-    #[arg(long, value_name = "N", group = "view", conflicts_with_all = ["from", "to"])]
-    pub(crate) request: Option<usize>,
+    #[arg(long, value_name = "N", group = "view", conflicts_with_all = ["from", "to"], value_parser = parse_number, allow_negative_numbers = true)]
+    pub(crate) request: Option<NonZeroUsize>,
 
     /// Only from this event on
     #[arg(long, value_name = "SEQ", value_parser = parse_seq, allow_negative_numbers = true)]
@@ -133,15 +134,15 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 pub(crate) struct Fork {
     /// The session to fork: an id or a session file
-    #[arg(value_name = "ID|FILE")]
-    pub(crate) source: String,
+    #[arg(value_name = "ID|FILE", value_parser = OsStringValueParser::new().try_map(named))]
+    pub(crate) source: OsString,
 
     /// The last event to inherit; any event will do [default: the last completed turn]
     #[arg(long, value_name = "SEQ", value_parser = parse_seq, allow_negative_numbers = true)]
     pub(crate) at: Option<Seq>,
 
     /// The id of the fork [default: a new one]
-    #[arg(long, value_name = "CHILD")]
+    #[arg(long, value_name = "CHILD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) id: Option<String>,
 }
 
@@ -149,11 +150,30 @@ pub(crate) struct Fork {
 pub(crate) struct Check {
     /// Ids or session files
     #[arg(value_name = "ID|FILE", required = true)]
-    pub(crate) sources: Vec<String>,
+    pub(crate) sources: Vec<OsString>,
 }
 
 fn parse_seq(text: &str) -> Result<Seq, String> {
     text.parse().map(Seq::new).map_err(|_| {
         "an event's seq is a whole number from 0 on, as `offshoot show` prints it".to_owned()
     })
+}
+
+fn parse_number(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse()
+        .map_err(|_| "requests are numbered 1, 2, 3 and so on")
+}
+
+fn named(source: OsString) -> Result<OsString, &'static str> {
+    if source.is_empty() {
+        return Err("name a session's id or a session file");
+    }
+    Ok(source)
+}
+
+fn parse_prompt(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() {
+        return Err("the prompt is empty: say what the agent is to do");
+    }
+    Ok(text.to_owned())
 }

@@ -1,15 +1,22 @@
 //! A failed command: what went wrong, its stable code, and what to do next.
 
 use std::fmt;
+use std::path::Path;
 
 use offshoot_agent::{AgentError, ReplayError, RequestError};
 use offshoot_store::StoreError;
+
+use crate::text::quoted;
+
+/// The code of a command line that was wrong: the program then ends with 2 instead of 1.
+pub(crate) const USAGE: &str = "USAGE";
 
 /// What a command says when it fails.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: &'static str,
     pub(crate) message: String,
+    /// What to do next, one line for each thing.
     pub(crate) hint: Option<String>,
     /// Whether the output was closed by whoever read it: nothing to complain about.
     pub(crate) broken_pipe: bool,
@@ -23,6 +30,16 @@ impl Failure {
             hint: None,
             broken_pipe: false,
         }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    /// Names the file that is meant.
+    pub(crate) fn at(mut self, path: &Path) -> Self {
+        self.message = format!("`{}`: {}", path.display(), self.message);
+        self
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -40,14 +57,41 @@ impl fmt::Display for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self {
-            hint: error.hint(),
+            hint: hint(&error),
             ..Self::new(error.code(), error.to_string())
         }
     }
 }
 
+/// The store knows what is to be done; the program knows with which command.
+pub(crate) fn hint(error: &StoreError) -> Option<String> {
+    match error {
+        StoreError::NotContinuable { id, source } => source.nearest_cut.map(|cut| {
+            format!(
+                "go on from before it, where its step is still open: offshoot run --fork {} --at {cut} PROMPT",
+                quoted(id.as_str())
+            )
+        }),
+        StoreError::AlreadyOwned { id, .. } => Some(format!(
+            "wait until it is closed there, or go on in a fork, which needs no lock on its source: \
+             offshoot run --fork {} PROMPT",
+            quoted(id.as_str())
+        )),
+        StoreError::AlreadyExists { .. } => {
+            Some("choose another id, or leave --id out for a new one".to_owned())
+        }
+        StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Some("name a file that is there, or a session's id as `offshoot ls` shows it".to_owned())
+        }
+        other => other.hint(),
+    }
+}
+
 impl From<AgentError> for Failure {
     fn from(error: AgentError) -> Self {
+        if let AgentError::Store(error) = error {
+            return error.into();
+        }
         Self {
             hint: error.hint(),
             ..Self::new(error.code(), error.to_string())

@@ -1,6 +1,7 @@
 //! The home directory: where sessions and configuration are, and the mark that Offshoot made it.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use offshoot_agent::SessionService;
 use offshoot_format::Container;
 use offshoot_store::JsonlStore;
 
+use crate::failure::Failure;
 use crate::system;
 
 /// Says that Offshoot created the home, and in which layout.
@@ -22,9 +24,10 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The home that was asked for, else `~/.offshoot`. A blank path counts as none.
+    /// The home that was asked for, else `$OFFSHOOT_HOME`, else `~/.offshoot`. A blank path counts as none.
     pub(crate) fn resolve(asked: Option<PathBuf>) -> Result<Self> {
-        let asked = asked.filter(|path| !path.to_string_lossy().trim().is_empty());
+        let named = asked.or_else(|| std::env::var_os("OFFSHOOT_HOME").map(PathBuf::from));
+        let asked = named.filter(|path| !path.to_string_lossy().trim().is_empty());
         let path = match asked {
             Some(path) => expand(path)?,
             None => user_home()?.join(".offshoot"),
@@ -46,18 +49,47 @@ impl Home {
         SessionService::new(Arc::new(self.store()), system::env())
     }
 
+    /// Says so if what is named as the home cannot be one. A home that is not there yet can.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match fs::metadata(&self.path) {
+            Ok(meta) if !meta.is_dir() => Err(unusable(format!(
+                "the home `{}` is not a directory",
+                self.path.display()
+            ))),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(unusable(format!(
+                "could not look at the home `{}`: {error}",
+                self.path.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Creates the home if it is not there, and marks it as made here. A home that others made stays theirs.
-    pub(crate) fn ensure(&self) -> Result<()> {
+    pub(crate) fn ensure(&self) -> Result<(), Failure> {
+        self.check()?;
         if self.path.is_dir() {
             return Ok(());
         }
-        let failed = || format!("could not create the home `{}`", self.path.display());
-        fs::create_dir_all(&self.path).with_context(failed)?;
+        self.create().map_err(|error| {
+            unusable(format!(
+                "could not create the home `{}`: {error}",
+                self.path.display()
+            ))
+        })
+    }
+
+    fn create(&self) -> std::io::Result<()> {
+        fs::create_dir_all(&self.path)?;
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
-        let mut marker = options.open(self.path.join(MARKER)).with_context(failed)?;
-        std::io::Write::write_all(&mut marker, LAYOUT.as_bytes()).with_context(failed)
+        let mut marker = options.open(self.path.join(MARKER))?;
+        std::io::Write::write_all(&mut marker, LAYOUT.as_bytes())
     }
+}
+
+fn unusable(message: String) -> Failure {
+    Failure::new("HOME_UNUSABLE", message)
+        .hint("name a directory that you can write to with --home or OFFSHOOT_HOME")
 }
 
 /// A leading `~` that no shell has expanded.

@@ -4,23 +4,32 @@ mod args;
 mod commands;
 mod failure;
 mod home;
+mod notes;
 mod providers;
 mod source;
 mod system;
 mod text;
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::ErrorKind;
 
 use crate::args::{Cli, Command, Output};
 use crate::failure::Failure;
 use crate::home::Home;
 
-/// 0: done. 1: it did not work, or a check found something. 2: the command line was wrong (clap's own).
+/// The command line was wrong.
+const USAGE: u8 = 2;
+
+/// 0: done. 1: it did not work, or a check found something. 2: the command line was wrong.
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     let json =
         cli.json || matches!(&cli.command, Command::Run(run) if run.output == Some(Output::Json));
     match run(&cli) {
@@ -29,7 +38,11 @@ fn main() -> ExitCode {
         Err(failure) if failure.broken_pipe => ExitCode::SUCCESS,
         Err(failure) => {
             report(&failure, json);
-            ExitCode::FAILURE
+            if failure.code == failure::USAGE {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -40,8 +53,8 @@ fn run(cli: &Cli) -> Result<bool, Failure> {
     let out: &mut dyn std::io::Write = &mut out;
     let done = match &cli.command {
         Command::Demo(args) => {
-            commands::demo::run(args, cli.home.is_some().then_some(&home), cli.json, out)
-                .map(|()| true)
+            let home = cli.home.is_some().then_some(&home);
+            commands::demo::run(args, home, cli.json, out).map(|()| true)
         }
         Command::Run(args) => commands::run::run(args, &home, cli.json, out),
         Command::Ls(args) => commands::ls::run(args, &home, cli.json, out).map(|()| true),
@@ -51,11 +64,43 @@ fn run(cli: &Cli) -> Result<bool, Failure> {
     };
     let flushed = out.flush();
     let done = done?;
-    flushed?;
-    Ok(done)
+    match flushed {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        // Whoever closed the pipe early may still ask how it went.
+        _ => Ok(done),
+    }
 }
 
-/// For people on two lines; for programs as one object, with the stable code.
+/// What clap has to say: help and version as they are, a misuse also as JSON where JSON was asked for.
+fn misused(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && wants_json(std::env::args_os().skip(1)) {
+        let text = error.to_string();
+        let text = text.trim_start_matches("error: ");
+        let message = text.split("\n\n").next().unwrap_or(text).trim_end();
+        report(&Failure::usage(message).hint("see `offshoot --help`"), true);
+        return ExitCode::from(USAGE);
+    }
+    // Nobody is left to tell.
+    drop(error.print());
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(USAGE),
+    }
+}
+
+fn wants_json(args: impl Iterator<Item = OsString>) -> bool {
+    let mut previous = OsString::new();
+    for arg in args.take_while(|arg| arg != "--") {
+        let output = previous == "--output" && arg == "json";
+        if output || [OsStr::new("--json"), OsStr::new("--output=json")].contains(&&*arg) {
+            return true;
+        }
+        previous = arg;
+    }
+    false
+}
+
+/// For people on a line of its own each; for programs as one object, with the stable code.
 fn report(failure: &Failure, json: bool) {
     let Failure {
         code,
@@ -71,11 +116,9 @@ fn report(failure: &Failure, json: bool) {
             serde_json::json!({"type": "error", "code": code, "message": message, "hint": hint})
         )
     } else {
-        let hint = hint
-            .iter()
-            .filter(|hint| !hint.is_empty())
-            .map(|hint| format!("\nhint: {hint}"));
-        writeln!(err, "error: {message}{}", hint.collect::<String>())
+        let hints = hint.iter().flat_map(|hint| hint.lines());
+        let hints: String = hints.map(|hint| format!("\nhint: {hint}")).collect();
+        writeln!(err, "error: {message}{hints}")
     };
     // Nobody is left to tell.
     drop(written);

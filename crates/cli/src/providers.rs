@@ -8,6 +8,8 @@
 //! | `OPENAI_BASE_URL` | address of the provider `openai`, for anything that speaks its chat completions |
 //! | `DEEPSEEK_API_KEY` | key of the provider `deepseek` |
 //!
+//! A provider of that name in `config.toml` goes before what the environment says of it.
+//!
 //! ```toml
 //! default_model = "local/some-model"
 //!
@@ -29,6 +31,8 @@ use crate::failure::Failure;
 use crate::home::Home;
 
 const CONFIG: &str = "config.toml";
+const CONFIG_HINT: &str = "docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one";
+const ENVIRONMENT: [&str; 3] = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "DEEPSEEK_API_KEY"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,13 +43,23 @@ struct ConfigFile {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table with a base_url")]
 struct Provider {
     base_url: String,
     api_key_env: Option<String>,
     #[serde(default)]
     dialect: DialectName,
     context_window: Option<u64>,
+    #[serde(skip)]
+    from: From,
+}
+
+/// Who has described a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum From {
+    #[default]
+    Config,
+    Environment,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -65,19 +79,21 @@ pub(crate) struct ModelName {
 }
 
 impl ModelName {
-    fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('/') {
             Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(Self {
                 provider: provider.to_owned(),
                 model: model.to_owned(),
             }),
-            _ => Err(Failure::new(
-                "INVALID_MODEL",
-                format!(
-                    "a model is named PROVIDER/MODEL, such as deepseek/deepseek-chat; found {text:?}"
-                ),
-            )),
+            _ => Err("a model is named PROVIDER/MODEL, such as deepseek/deepseek-chat".to_owned()),
         }
+    }
+
+    /// Reads a name that was not given on the command line; the error says where it stands.
+    fn from_setting(setting: &str, text: &str) -> Result<Self, Failure> {
+        Self::parse(text).map_err(|error| {
+            Failure::new("INVALID_MODEL", format!("{setting} is {text:?}: {error}"))
+        })
     }
 }
 
@@ -96,7 +112,8 @@ impl Providers {
             Failure::new("INVALID_CONFIG", format!("`{}`: {reason}", path.display()))
         };
         let file: ConfigFile = match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text).map_err(|error| broken(error.to_string()))?,
+            Ok(text) => toml::from_str(&text)
+                .map_err(|error| broken(misread(&text, &error)).hint(CONFIG_HINT))?,
             Err(error) if error.kind() == ErrorKind::NotFound => ConfigFile::default(),
             Err(error) => return Err(broken(error.to_string())),
         };
@@ -113,6 +130,7 @@ impl Providers {
                     api_key_env: Some("OPENAI_API_KEY".to_owned()),
                     dialect: DialectName::OpenAi,
                     context_window: None,
+                    from: From::Environment,
                 });
         }
         if set("DEEPSEEK_API_KEY").is_some() {
@@ -123,6 +141,7 @@ impl Providers {
                     api_key_env: Some("DEEPSEEK_API_KEY".to_owned()),
                     dialect: DialectName::DeepSeek,
                     context_window: None,
+                    from: From::Environment,
                 });
         }
         Ok(Self {
@@ -136,51 +155,108 @@ impl Providers {
     /// configured one.
     pub(crate) fn choose(
         &self,
-        asked: Option<&str>,
+        asked: Option<&ModelName>,
         used: Option<ModelName>,
     ) -> Result<ModelName, Failure> {
         if let Some(asked) = asked {
-            return ModelName::parse(asked);
+            return Ok(asked.clone());
+        }
+        if let Some(asked) = set("OFFSHOOT_MODEL") {
+            return ModelName::from_setting("OFFSHOOT_MODEL", &asked);
         }
         if let Some(used) = used.filter(|used| self.providers.contains_key(&used.provider)) {
             return Ok(used);
         }
         if let Some(default) = &self.default_model {
-            return ModelName::parse(default);
+            let setting = format!("default_model in `{}`", self.config.display());
+            return ModelName::from_setting(&setting, default);
         }
         if self.providers.contains_key("deepseek") {
-            return ModelName::parse("deepseek/deepseek-chat");
+            return Ok(ModelName {
+                provider: "deepseek".to_owned(),
+                model: "deepseek-chat".to_owned(),
+            });
         }
         match self.providers.keys().next() {
-            None => Err(self.nothing_configured()),
-            Some(provider) => Err(Failure::new(
-                "NO_MODEL",
-                format!("which model of `{provider}` is meant was not said"),
-            )
-            .hint(format!(
-                "pass --model {provider}/MODEL, or set default_model in `{}`",
+            None => Err(
+                Failure::new("NO_PROVIDER", "no model provider is configured").hint(self.advice()),
+            ),
+            Some(provider) => Err(Failure::new("NO_MODEL", "no model was named").hint(format!(
+                "pass --model {provider}/MODEL, or set OFFSHOOT_MODEL, or default_model in `{}`",
                 self.config.display()
             ))),
         }
     }
 
     pub(crate) fn connect(&self, name: &ModelName) -> Result<OpenAiModel, Failure> {
-        let Some(provider) = self.providers.get(&name.provider) else {
-            return Err(self.unknown(&name.provider));
-        };
+        let provider = self.provider(name)?;
         let mut config = OpenAiConfig::new(name.provider.as_str(), provider.base_url.as_str());
         config.dialect = provider.dialect.dialect();
-        if let Some(variable) = &provider.api_key_env {
-            config.api_key = set(variable).map(ApiKey::new);
+        config.api_key = provider
+            .api_key_env
+            .as_deref()
+            .and_then(set)
+            .map(ApiKey::new);
+        if let Some(variable) = provider.missing_key() {
+            let message = format!(
+                "provider `{}` takes its key from {variable}, which is not set",
+                name.provider
+            );
+            return Err(Failure::new("MISSING_API_KEY", message).hint(format!(
+                "set {variable}, or take api_key_env out of `{}` if no key is needed",
+                self.config.display()
+            )));
         }
         if let Some(tokens) = provider.context_window {
             config.context_windows.insert(name.model.clone(), tokens);
         }
         OpenAiModel::new(config).map_err(|error| {
-            Failure::new(
-                "INVALID_PROVIDER",
-                format!("provider `{}`: {error}", name.provider),
-            )
+            Failure::new("INVALID_PROVIDER", error.to_string()).hint(match provider.from {
+                From::Config => format!("it is described in `{}`", self.config.display()),
+                From::Environment => format!(
+                    "it is described by the environment: {}",
+                    ENVIRONMENT.join(", ")
+                ),
+            })
+        })
+    }
+
+    /// Where the requests for a model go, as far as nothing of it is secret.
+    pub(crate) fn address(&self, name: &ModelName) -> Result<String, Failure> {
+        let provider = self.provider(name)?;
+        // Credentials before the host are refused; a query may hold some.
+        let url = provider
+            .base_url
+            .split(['?', '#'])
+            .next()
+            .unwrap_or_default();
+        let key = match &provider.api_key_env {
+            Some(variable) if set(variable).is_some() => format!("with the key in {variable}"),
+            _ => "without a key".to_owned(),
+        };
+        Ok(format!(
+            "provider `{}` is asked at {url}, {key}",
+            name.provider
+        ))
+    }
+
+    fn provider(&self, name: &ModelName) -> Result<&Provider, Failure> {
+        self.providers.get(&name.provider).ok_or_else(|| {
+            let message = format!("provider `{}` is not configured", name.provider);
+            let known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
+            let hint = match (known.as_slice(), name.provider.as_str()) {
+                (_, "openai") => {
+                    "set OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server".to_owned()
+                }
+                (_, "deepseek") => "set DEEPSEEK_API_KEY".to_owned(),
+                ([], _) => self.advice(),
+                _ => format!(
+                    "configured are: {}; others go into `{}`",
+                    known.join(", "),
+                    self.config.display()
+                ),
+            };
+            Failure::new("UNKNOWN_PROVIDER", message).hint(hint)
         })
     }
 
@@ -195,30 +271,38 @@ impl Providers {
         }
     }
 
-    fn nothing_configured(&self) -> Failure {
-        Failure::new("NO_PROVIDER", "no model provider is configured").hint(format!(
-            "set DEEPSEEK_API_KEY, or OPENAI_API_KEY with --model openai/MODEL (and OPENAI_BASE_URL for a compatible \
-             server), or describe a provider in `{}`; to try without a key: `offshoot demo`, or `offshoot run --replay \
-             FILE PROMPT`",
+    /// What to do where nothing is configured.
+    fn advice(&self) -> String {
+        format!(
+            "set DEEPSEEK_API_KEY; or OPENAI_API_KEY (for a compatible server also OPENAI_BASE_URL), and pass --model \
+             openai/MODEL; or describe a provider in `{}`\n\
+             to try without a key: `offshoot demo`, or `offshoot run --replay FILE PROMPT`",
             self.config.display()
-        ))
-    }
-
-    fn unknown(&self, provider: &str) -> Failure {
-        if self.providers.is_empty() {
-            return self.nothing_configured();
-        }
-        let known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
-        Failure::new(
-            "UNKNOWN_PROVIDER",
-            format!("provider `{provider}` is not configured"),
         )
-        .hint(format!(
-            "configured are: {}; others go into `{}`",
-            known.join(", "),
-            self.config.display()
-        ))
     }
+}
+
+impl Provider {
+    /// The variable that should hold the key and does not. A server behind `OPENAI_BASE_URL` may need none.
+    fn missing_key(&self) -> Option<&str> {
+        let variable = self.api_key_env.as_deref()?;
+        (self.from == From::Config && set(variable).is_none()).then_some(variable)
+    }
+}
+
+/// What is wrong with a `config.toml`, and where. The line itself is not shown, nor any value: it may hold a key.
+fn misread(text: &str, error: &toml::de::Error) -> String {
+    let place = error.span().and_then(|span| text.get(..span.start));
+    let place = place.map_or_else(String::new, |before| {
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        format!("line {line}, column {column}: ")
+    });
+    let mut message = error.message().trim().replace('\n', "; ");
+    if let (Some(from), Some(to)) = (message.find("string \""), message.rfind("\", expected")) {
+        message.replace_range(from..=to, "a string");
+    }
+    format!("{place}{message}")
 }
 
 impl DialectName {

@@ -1,5 +1,6 @@
 //! What a person means by `ID|FILE`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -10,6 +11,7 @@ use offshoot_store::{Persistence as _, ReadSession, StoreError};
 
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::notes::Notes;
 
 /// A session that was named on the command line.
 #[derive(Clone, Debug)]
@@ -22,15 +24,20 @@ pub(crate) enum Source {
 
 impl Source {
     /// A session of the home goes first; then a file; a name that looks like a path is one even if nothing is there.
-    pub(crate) fn resolve(home: &Home, named: &str) -> Self {
-        let id = SessionId::new(named);
+    /// `./name` is always a file.
+    pub(crate) fn resolve(home: &Home, named: &OsStr) -> Self {
         let path = Path::new(named);
-        let is_stored = !matches!(
-            home.store().locate(&id),
-            Err(StoreError::NotFound { .. } | StoreError::InvalidName { .. })
-        );
+        let Some(text) = named.to_str() else {
+            // An id is text.
+            return Self::File(path.to_owned());
+        };
+        let id = SessionId::new(text);
+        let is_stored = match home.store().locate(&id) {
+            Ok(_) | Err(StoreError::Ambiguous { .. }) => true,
+            Err(_) => false,
+        };
         let looks_like_path =
-            named.contains(['/', '\\']) || named.ends_with(".jsonl") || named.ends_with(".zstd");
+            text.contains(['/', '\\']) || text.ends_with(".jsonl") || text.ends_with(".zstd");
         if !is_stored && (path.exists() || looks_like_path) {
             Self::File(path.to_owned())
         } else {
@@ -38,9 +45,23 @@ impl Source {
         }
     }
 
+    /// Says so if a name means two things.
+    pub(crate) fn warn_if_ambiguous(&self, notes: Notes) {
+        if let Self::Id(id) = self
+            && Path::new(id.as_str()).is_file()
+        {
+            notes.say(&format!(
+                "note: {id} is a session of the home, and a file here; this is the session; the file would be ./{id}"
+            ));
+        }
+    }
+
     pub(crate) fn read(&self, home: &Home) -> Result<ReadSession, Failure> {
         match self {
-            Self::Id(id) => Ok(home.store().read(id)?),
+            Self::Id(id) => {
+                home.check()?;
+                Ok(home.store().read(id)?)
+            }
             Self::File(path) => Ok(read_file(path)?),
         }
     }
@@ -88,6 +109,10 @@ pub(crate) fn read_file(path: &Path) -> Result<ReadSession, FileFailure> {
         .hint("name the session file in it, such as `session.v4.jsonl.zstd`");
         return Err(FileFailure::Other(failure));
     }
+    if is_device(&meta) {
+        let message = format!("`{}` is a device, not a session file", path.display());
+        return Err(FileFailure::Other(Failure::new("NOT_A_FILE", message)));
+    }
     let bytes = fs::read(path).map_err(io)?;
     let stored = decode(path, &bytes).map_err(|source| {
         FileFailure::Store(StoreError::Format {
@@ -107,6 +132,18 @@ pub(crate) fn read_file(path: &Path) -> Result<ReadSession, FileFailure> {
         path: path.to_owned(),
         modified,
     })
+}
+
+/// A pipe ends; a device may never.
+#[cfg(unix)]
+fn is_device(meta: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    meta.file_type().is_char_device() || meta.file_type().is_block_device()
+}
+
+#[cfg(not(unix))]
+const fn is_device(_: &fs::Metadata) -> bool {
+    false
 }
 
 /// A name that says how the file is packed is believed, so that damage to its first bytes is called damage.

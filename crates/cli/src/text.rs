@@ -49,7 +49,10 @@ pub(crate) fn summary(event: &Event) -> String {
             EventKind::SessionTitle => member(event, "title"),
             EventKind::RequestContext => member(event, "model"),
             EventKind::InboxSpliced => inbox(event),
-            _ => String::new(),
+            EventKind::AssistantAttempt => "an attempt without an answer".to_owned(),
+            _ if event.data() == "{}" => String::new(),
+            // Somebody else's event: what it says, as it says it.
+            _ => event.data().to_owned(),
         },
     };
     shorten(&text)
@@ -60,24 +63,41 @@ pub(crate) fn message_text(event: &Event) -> String {
     event.message().map(texts).unwrap_or_default()
 }
 
-/// The texts of a message's JSON.
+/// The texts of a message's JSON, in few words.
 pub(crate) fn texts(message: &str) -> String {
     let message: Value = serde_json::from_str(message).unwrap_or_default();
-    let blocks = message["content"].as_array().cloned().unwrap_or_default();
-    let texts = blocks.iter().map(|block| match block["type"].as_str() {
-        Some("text" | "reasoning") => block["text"].as_str().unwrap_or_default().to_owned(),
-        Some("tool-call") => format!(
-            "[{} {}]",
-            block["name"].as_str().unwrap_or("?"),
-            block["id"].as_str().unwrap_or("?")
-        ),
+    blocks(&message, |call| {
+        format!("[{} {}]", part(call, "name"), part(call, "id"))
+    })
+    .join(" ")
+}
+
+/// A message's JSON as a person reads it in full: every block, calls with their arguments.
+pub(crate) fn full_texts(message: &Value) -> String {
+    let blocks = blocks(message, |call| {
+        format!(
+            "[call {}: {}({})]",
+            part(call, "id"),
+            part(call, "name"),
+            part(call, "arguments")
+        )
+    });
+    printable(&blocks.join("\n\n"))
+}
+
+fn blocks(message: &Value, call: impl Fn(&Value) -> String) -> Vec<String> {
+    let blocks = message["content"].as_array().into_iter().flatten();
+    let texts = blocks.map(|block| match block["type"].as_str() {
+        Some("text" | "reasoning") => part(block, "text").to_owned(),
+        Some("tool-call") => call(block),
         Some(other) => format!("[{other}]"),
         None => String::new(),
     });
-    texts
-        .filter(|text| !text.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    texts.filter(|text| !text.is_empty()).collect()
+}
+
+fn part<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or("?")
 }
 
 /// The last title of a log.
@@ -87,7 +107,7 @@ pub(crate) fn title(log: &EventLog) -> Option<String> {
         .filter(|event| *event.kind() == EventKind::SessionTitle);
     titles
         .last()
-        .map(|event| member(event, "title"))
+        .map(|event| shorten(&member(event, "title")))
         .filter(|title| !title.is_empty())
 }
 
@@ -106,8 +126,7 @@ fn inbox(event: &Event) -> String {
 fn model_of(event: &Event) -> String {
     let data: Value = event.parse().unwrap_or_default();
     let config = &data["header"]["config"];
-    let part = |name: &str| config[name].as_str().unwrap_or("?").to_owned();
-    format!("{}/{}", part("provider"), part("model"))
+    format!("{}/{}", part(config, "provider"), part(config, "model"))
 }
 
 fn member(event: &Event, name: &str) -> String {
@@ -115,8 +134,39 @@ fn member(event: &Event, name: &str) -> String {
     data[name].as_str().unwrap_or_default().to_owned()
 }
 
+/// What to know about a log that no provider would accept going on, if it is one.
+pub(crate) fn not_continuable(log: &EventLog) -> Option<String> {
+    let refused = log.continuable().err()?;
+    let cut = refused
+        .nearest_cut
+        .map_or_else(String::new, |cut| format!("; fork it at {cut} instead"));
+    Some(format!("this session cannot be continued: {refused}{cut}"))
+}
+
+/// As a shell takes it for one word.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Lines stay; other control characters become visible, so that a log cannot move the reader's cursor or worse.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| match u32::from(c) {
+        _ if c == '\n' || c == '\t' => c,
+        // The pictures of control characters stand in their order.
+        code @ 0..=0x1f => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}'),
+        _ if c.is_control() => '\u{fffd}',
+        _ => c,
+    };
+    // A line end of other systems is one.
+    text.replace("\r\n", "\n").chars().map(shown).collect()
+}
+
 /// One line, control characters shown as blanks so that a log cannot move the reader's cursor.
-fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let mut line = String::new();
     for word in text
         .split(|c: char| c.is_whitespace() || c.is_control())

@@ -1,5 +1,6 @@
 //! `offshoot check`: whether session files are sound. Never writes.
 
+use std::ffi::OsStr;
 use std::io::Write;
 
 use offshoot_session::{Finding, LogOffset};
@@ -7,8 +8,9 @@ use offshoot_store::{Persistence as _, ReadSession, StoreError};
 use serde::Serialize;
 
 use crate::args::Check;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::home::Home;
+use crate::notes::Notes;
 use crate::source::{FileFailure, Source};
 
 /// What became of one file. Stable: see `docs/cli.md`.
@@ -91,7 +93,7 @@ impl From<&Finding> for FindingRow {
                     seq: seq.get(),
                     reason: format!("event {seq} closed a step although {} had no result", ids.join(", ")),
                     hint: seq.before().last().map(|cut| {
-                        format!("the conversation cannot be continued as it is; fork it at {cut}, where the step is still open")
+                        format!("it cannot go on as it is; a fork at {cut}, where the step is still open, can")
                     }),
                 }
             }
@@ -114,18 +116,26 @@ pub(crate) fn run(
     let verdicts: Vec<Verdict> = args
         .sources
         .iter()
-        .map(|named| verdict(home, named))
+        .map(|named| verdict(home, named, Notes::new(json)))
         .collect();
     let sound = verdicts.iter().all(|verdict| verdict.status == Status::Ok);
+    match print_all(&verdicts, json, out) {
+        // Nobody reads on, but somebody may look at the exit code.
+        Err(failure) if failure.broken_pipe => Ok(sound),
+        printed => printed.map(|()| sound),
+    }
+}
+
+fn print_all(verdicts: &[Verdict], json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     if json {
         serde_json::to_writer_pretty(&mut *out, &verdicts)?;
         writeln!(out)?;
-        return Ok(sound);
+        return Ok(());
     }
-    for verdict in &verdicts {
+    for verdict in verdicts {
         print(verdict, out)?;
     }
-    Ok(sound)
+    Ok(())
 }
 
 fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
@@ -157,26 +167,33 @@ fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn verdict(home: &Home, named: &str) -> Verdict {
+fn verdict(home: &Home, named: &OsStr, notes: Notes) -> Verdict {
     let source = Source::resolve(home, named);
-    let file = source
-        .path(home)
-        .map_or_else(|| named.to_owned(), |path| path.display().to_string());
+    source.warn_if_ambiguous(notes);
+    let file = match source.path(home) {
+        Some(path) => path.display().to_string(),
+        None => named.to_string_lossy().into_owned(),
+    };
     match source {
-        Source::Id(id) => match home.store().read(&id) {
-            Ok(read) => of_session(file, &read),
-            Err(error) => of_error(file, &error),
+        Source::Id(id) => match home.check().map(|()| home.store().read(&id)) {
+            Ok(Ok(read)) => of_session(file, &read),
+            Ok(Err(error)) => of_error(file, &error),
+            Err(failure) => of_failure(file, failure),
         },
         Source::File(path) => match crate::source::read_file(&path) {
             Ok(read) => of_session(file, &read),
             Err(FileFailure::Store(error)) => of_error(file, &error),
-            Err(FileFailure::Other(failure)) => Verdict {
-                code: Some(failure.code),
-                reason: Some(failure.message),
-                hint: failure.hint,
-                ..Verdict::new(file, Status::Unreadable)
-            },
+            Err(FileFailure::Other(failure)) => of_failure(file, failure),
         },
+    }
+}
+
+fn of_failure(file: String, failure: Failure) -> Verdict {
+    Verdict {
+        code: Some(failure.code),
+        reason: Some(failure.message),
+        hint: failure.hint,
+        ..Verdict::new(file, Status::Unreadable)
     }
 }
 
@@ -217,7 +234,7 @@ fn of_error(file: String, error: &StoreError) -> Verdict {
         seq: place.map(|place| place.seq.get()),
         code: Some(error.code()),
         reason: Some(reason),
-        hint: error.hint(),
+        hint: failure::hint(error),
         ..Verdict::new(file, Status::of(error))
     }
 }

@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 use crate::providers::ModelName;
 use crate::source::read_file;
+use crate::text::quoted;
 use crate::{system, text};
 
 /// A conversation that our own driver has recorded against a scripted server: a step with two calls.
@@ -101,7 +102,8 @@ pub(crate) fn run(
         writeln!(out, "{}", text::ledger_line(event))?;
     }
     writeln!(out, "\n4. Both branches are kept.\n")?;
-    ls::tree(&ls::rows(&home)?, out)?;
+    let family = ls::family(ls::rows(&home)?, source.stored.header.id.as_str());
+    ls::tree(&family, out)?;
     after(&source, &child, &home, out)
 }
 
@@ -271,13 +273,4 @@ fn after(
     writeln!(out, "  {offshoot} run \"what is in this directory?\"")?;
     writeln!(out, "\nThe home of this demo stays until you delete it.")?;
     Ok(())
-}
-
-/// As a shell takes it for one word.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,15 +1,18 @@
 //! `offshoot fork`: branch a session off at an event.
 
+use std::ffi::OsStr;
 use std::io::Write;
 
-use offshoot_agent::Fork;
-use offshoot_session::SessionId;
+use offshoot_agent::{AgentError, Fork, SessionService};
+use offshoot_session::{ForkError, Seq, SessionId};
+use offshoot_store::ReadSession;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::args;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::notes::Notes;
 use crate::source::Source;
 use crate::text;
 
@@ -29,9 +32,12 @@ pub(crate) fn run(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let read = Source::resolve(home, &args.source).read(home)?;
+    let source = Source::resolve(home, &args.source);
+    source.warn_if_ambiguous(Notes::new(json));
+    let read = source.read(home)?;
     let service = home.service();
-    let fork = service.prepare_fork(&read, args.at, args.id.clone().map(SessionId::new))?;
+    let child = args.id.clone().map(SessionId::new);
+    let fork = prepare(&service, &read, &args.source, args.at, child)?;
     home.ensure()?;
     drop(service.store_fork(&fork)?);
     if json {
@@ -39,7 +45,7 @@ pub(crate) fn run(
         writeln!(out)?;
         return Ok(());
     }
-    let parent = &read.stored.header.id;
+    let parent = text::shorten(read.stored.header.id.as_str());
     writeln!(out, "{}", fork.header.id)?;
     writeln!(
         out,
@@ -48,12 +54,42 @@ pub(crate) fn run(
         fork.seed.inherited_event_count()
     )?;
     closers(&fork, out)?;
-    writeln!(
-        out,
-        "\ngo on with it: offshoot run --session {} PROMPT",
-        fork.header.id
-    )?;
+    match text::not_continuable(fork.seed.log()) {
+        Some(note) => writeln!(out, "\nnote: {note}")?,
+        None => writeln!(
+            out,
+            "\ngo on with it: offshoot run --session {} PROMPT",
+            text::quoted(fork.header.id.as_str())
+        )?,
+    }
     Ok(())
+}
+
+/// Cuts a source that was named on the command line.
+pub(crate) fn prepare(
+    service: &SessionService,
+    read: &ReadSession,
+    named: &OsStr,
+    at: Option<Seq>,
+    child: Option<SessionId>,
+) -> Result<Fork, Failure> {
+    service.prepare_fork(read, at, child).map_err(|error| {
+        let ledger = format!("offshoot show {}", text::quoted(&named.to_string_lossy()));
+        match &error {
+            AgentError::Fork(_) if read.stored.log.is_empty() => Failure::from(error)
+                .at(&read.path)
+                .hint("it has no events, so there is nothing to fork yet"),
+            AgentError::Fork(ForkError::InvalidBoundary { .. }) => Failure::from(error)
+                .at(&read.path)
+                .hint(format!("these are its events: {ledger}")),
+            AgentError::Fork(ForkError::ForkUnavailable(_)) => {
+                Failure::from(error).at(&read.path).hint(format!(
+                    "name an event with --at; these are its events: {ledger}"
+                ))
+            }
+            _ => error.into(),
+        }
+    })
 }
 
 /// The events that the fork added to what it inherited.

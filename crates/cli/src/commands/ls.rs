@@ -36,6 +36,7 @@ pub(crate) struct Row {
 }
 
 pub(crate) fn run(args: &Ls, home: &Home, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    home.check()?;
     let rows = rows(home)?;
     if json {
         serde_json::to_writer_pretty(&mut *out, &rows)?;
@@ -73,6 +74,23 @@ pub(crate) fn rows(home: &Home) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
+/// A session and every fork that comes from it.
+pub(crate) fn family(rows: Vec<Row>, root: &str) -> Vec<Row> {
+    let mut ids = BTreeSet::from([root.to_owned()]);
+    let mut known = 0;
+    while known < ids.len() {
+        known = ids.len();
+        let children = rows
+            .iter()
+            .filter(|row| row.parent.as_ref().is_some_and(|id| ids.contains(id)));
+        let children: Vec<String> = children.map(|row| row.id.clone()).collect();
+        ids.extend(children);
+    }
+    rows.into_iter()
+        .filter(|row| ids.contains(&row.id))
+        .collect()
+}
+
 fn row(store: &offshoot_store::JsonlStore, listed: Listed) -> Row {
     let mut row = Row {
         id: listed.id.to_string(),
@@ -90,6 +108,9 @@ fn row(store: &offshoot_store::JsonlStore, listed: Listed) -> Row {
         row.parent = header.parent.map(|id| id.to_string());
         row.cwd = header.cwd;
         row.created_at = Some(header.created_at);
+        // The clock of a file system lags a little behind the one that wrote the header.
+        let created = i64::try_from(header.created_at).unwrap_or(i64::MAX);
+        row.updated_at = row.updated_at.max(created);
         store.read(&listed.id)
     });
     match read {
@@ -123,11 +144,11 @@ fn table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
     table.set_header(["ID", "UPDATED", "EVENTS", "STATUS", "PARENT", "TITLE"]);
     for row in rows {
         let parent = row.parent.as_ref().map(|parent| match row.cut {
-            Some(cut) => format!("{parent} @{cut}"),
-            None => parent.clone(),
+            Some(cut) => format!("{} @{cut}", text::shorten(parent)),
+            None => text::shorten(parent),
         });
         table.add_row([
-            row.id.clone(),
+            text::shorten(&row.id),
             text::moment(row.updated_at),
             row.events
                 .map(|events| events.to_string())
@@ -191,7 +212,8 @@ fn branch<'a>(
         .as_ref()
         .map(|title| format!("  {title}"))
         .unwrap_or_default();
-    writeln!(out, "{lead}{}{cut}  ({size}){title}", row.id)?;
+    let id = text::shorten(&row.id);
+    writeln!(out, "{lead}{id}{cut}  ({size}){title}")?;
     let below = children
         .get(&Some(row.id.as_str()))
         .map(Vec::as_slice)
@@ -214,7 +236,7 @@ fn reasons(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(
             out,
             "{}: {}: {}",
-            row.id,
+            text::shorten(&row.id),
             row.status,
             row.reason.as_deref().unwrap_or_default()
         )?;

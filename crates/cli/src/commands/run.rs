@@ -1,24 +1,27 @@
 //! `offshoot run`: one turn, headless.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use offshoot_agent::{
     Agent, AgentConfig, Attached, Cancel, CancelCause, DurableListener, SessionService,
-    TurnEndReason, TurnReport, derive_script,
+    TurnEndReason, TurnReport, script_from,
 };
 use offshoot_model::{Model, ScriptModel, Usage};
-use offshoot_session::{Event, EventKind, EventLog, SessionId};
+use offshoot_session::{Event, EventKind, EventLog, LiveSession, SessionId};
+use offshoot_store::{Persistence as _, ReadSession, Repair};
 use offshoot_tool_api::ToolRegistry;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Output, Run};
+use crate::commands::fork;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::notes::Notes;
 use crate::providers::{ModelName, Providers};
-use crate::source::{Source, read_file};
+use crate::source::Source;
 use crate::{system, text};
 
 /// The last line of `run --output json`. Stable: see `docs/cli.md`.
@@ -59,18 +62,22 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<bool, Failure> {
     let json = json || args.output == Some(Output::Json);
-    if args.prompt.trim().is_empty() {
-        return Err(
-            Failure::new("EMPTY_PROMPT", "the prompt is empty").hint("say what the agent is to do")
-        );
-    }
-    // Whatever can be wrong with the model is said before anything is created, repaired or forked.
-    let (model, name) = model(args, home)?;
+    let notes = Notes::new(json);
+    home.check()?;
+    // Whatever can be wrong is said before anything is created, repaired or forked.
+    let source = source(args, home, notes)?;
+    let Called {
+        model,
+        name,
+        address,
+    } = model(args, home, source.as_ref())?;
     let service = home.service();
-    let attached = attach(args, home, &service)?;
+    let attached = attach(args, home, &service, source, notes)?;
     let session = attached.session().clone();
+    // First, so that it is known whatever happens to the turn.
+    notes.say(&format!("session {}", session.id()));
     if let Some(cwd) = session.header().cwd.filter(|cwd| !Path::new(cwd).is_dir()) {
-        complain(&format!(
+        notes.say(&format!(
             "warning: the session works in `{cwd}`, which is not a directory here"
         ));
     }
@@ -78,7 +85,7 @@ pub(crate) fn run(
     let listener: DurableListener = if json {
         Arc::new(print_row)
     } else {
-        Arc::new(print_progress)
+        Arc::new(move |event| print_progress(event, notes))
     };
     let agent = Agent::new(
         attached,
@@ -88,45 +95,74 @@ pub(crate) fn run(
         system::env(),
         Some(listener),
     );
-    let reports = block_on(agent, &args.prompt)?;
+    let reports = block_on(agent, &args.prompt, notes)?;
     let Some(report) = reports.last() else {
         return Err(Failure::new("NO_TURN", "no turn was run"));
     };
-    if json {
-        serde_json::to_writer(&mut *out, &ResultLine::new(session.id(), report))?;
-        writeln!(out)?;
-    } else {
-        print_result(&session, report, out)?;
-    }
-    Ok(matches!(
+    let completed = matches!(
         report.reason,
         TurnEndReason::Completed | TurnEndReason::MaxTokens
-    ))
+    );
+    let printed = if json {
+        print_result_line(&session, report, out)
+    } else {
+        print_result(&session, report, address.as_deref(), notes, out)
+    };
+    match printed {
+        // Nobody reads the answer, but it is in the log, and somebody may look at the exit code.
+        Err(failure) if failure.broken_pipe => Ok(completed),
+        printed => printed.map(|()| completed),
+    }
 }
 
-fn print_result(
-    session: &offshoot_session::LiveSession,
+fn print_result_line(
+    session: &LiveSession,
     report: &TurnReport,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *out, &ResultLine::new(session.id(), report))?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+fn print_result(
+    session: &LiveSession,
+    report: &TurnReport,
+    address: Option<&str>,
+    notes: Notes,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     if !report.text.is_empty() {
-        writeln!(out, "{}", report.text)?;
+        let text = if std::io::stdout().is_terminal() {
+            &text::printable(&report.text)
+        } else {
+            &report.text
+        };
+        writeln!(out, "{text}")?;
+        out.flush()?;
     }
     match &report.reason {
-        TurnEndReason::Completed => {}
+        TurnEndReason::Completed => return Ok(()),
         TurnEndReason::MaxTokens => {
-            complain("note: the answer was cut off at the model's output limit")
+            notes.say("note: the answer was cut off at the model's output limit");
+            return Ok(());
         }
         TurnEndReason::Error { error } => {
-            complain(&format!("error: {} ({})", error.message, error.code))
+            notes.say(&format!("error: {} ({})", error.message, error.code));
+            if let Some(address) = address {
+                notes.say(&format!("hint: {address}"));
+            }
         }
-        other => complain(&format!("the turn ended: {}", other.kind())),
+        other => notes.say(&format!("the turn ended: {}", other.kind())),
     }
-    complain(&format!("session {}", session.id()));
+    notes.say(&format!(
+        "hint: what was said so far is kept; go on with: offshoot run --session {} PROMPT",
+        text::quoted(session.id().as_str())
+    ));
     Ok(())
 }
 
-fn block_on(mut agent: Agent, prompt: &str) -> Result<Vec<TurnReport>, Failure> {
+fn block_on(mut agent: Agent, prompt: &str, notes: Notes) -> Result<Vec<TurnReport>, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -136,11 +172,11 @@ fn block_on(mut agent: Agent, prompt: &str) -> Result<Vec<TurnReport>, Failure> 
         let cancel = Cancel::new();
         let interrupt = cancel.clone();
         let watch = tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                complain("cancelling; press Ctrl-C again to stop at once");
+            if asked_to_stop().await.is_ok() {
+                notes.say("cancelling; press Ctrl-C again to stop at once");
                 interrupt.cancel(CancelCause::User);
             }
-            if tokio::signal::ctrl_c().await.is_ok() {
+            if asked_to_stop().await.is_ok() {
                 // The log is repaired when the session is opened next: nothing that was acknowledged is lost by this.
                 #[expect(
                     clippy::exit,
@@ -156,29 +192,57 @@ fn block_on(mut agent: Agent, prompt: &str) -> Result<Vec<TurnReport>, Failure> 
     })
 }
 
-fn attach(args: &Run, home: &Home, service: &SessionService) -> Result<Attached, Failure> {
+/// Waits for Ctrl-C, or for what a supervisor sends in its place.
+async fn asked_to_stop() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            stopped = tokio::signal::ctrl_c() => stopped,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}
+
+/// The session to go on with or to fork, as it is stored now.
+fn source(args: &Run, home: &Home, notes: Notes) -> Result<Option<ReadSession>, Failure> {
+    if let Some(id) = &args.session {
+        let id = SessionId::new(id.as_str());
+        return Ok(Some(home.store().read(&id)?));
+    }
+    let Some(named) = &args.fork else {
+        return Ok(None);
+    };
+    let source = Source::resolve(home, named);
+    source.warn_if_ambiguous(notes);
+    source.read(home).map(Some)
+}
+
+fn attach(
+    args: &Run,
+    home: &Home,
+    service: &SessionService,
+    source: Option<ReadSession>,
+    notes: Notes,
+) -> Result<Attached, Failure> {
     if let Some(id) = &args.session {
         let opened = service.open(&SessionId::new(id.as_str()))?;
         if let Some(repair) = opened.repair {
-            complain(&format!(
-                "note: the session had ended in the middle of something: {} torn bytes taken out, {} events added to close it",
-                repair.torn_bytes,
-                repair.closers.len()
-            ));
+            notes.say(&format!("note: {}", repaired(&repair)));
         }
         return Ok(opened.attached);
     }
-    if let Some(source) = &args.fork {
-        let read = Source::resolve(home, source).read(home)?;
-        let fork = service.prepare_fork(&read, args.at, None)?;
+    if let (Some(named), Some(read)) = (&args.fork, source) {
+        let fork = fork::prepare(service, &read, named, args.at, None)?;
         if let Err(refused) = fork.seed.log().continuable() {
-            return Err(Failure::new(
-                refused.code(),
-                format!("the fork could not go on: {refused}"),
-            )
-            .hint(refused.nearest_cut.map_or_else(String::new, |cut| {
-                format!("fork at {cut} instead: --at {cut}")
-            })));
+            let hint = refused.nearest_cut.map_or_else(String::new, |cut| {
+                format!("fork at {cut} instead, where its step is still open: --at {cut}")
+            });
+            let message = format!("the fork could not go on: {refused}");
+            return Err(Failure::new(refused.code(), message).hint(hint));
         }
         home.ensure()?;
         return Ok(service.store_fork(&fork)?);
@@ -186,6 +250,23 @@ fn attach(args: &Run, home: &Home, service: &SessionService) -> Result<Attached,
     let cwd = working_directory(args.cwd.as_deref())?;
     home.ensure()?;
     Ok(service.create(Some(cwd))?)
+}
+
+fn repaired(repair: &Repair) -> String {
+    let mut done = Vec::new();
+    if repair.torn_bytes > 0 {
+        done.push(format!("{} torn bytes were taken out", repair.torn_bytes));
+    }
+    if !repair.closers.is_empty() {
+        done.push(format!(
+            "{} events close its open turn",
+            repair.closers.len()
+        ));
+    }
+    format!(
+        "the session had ended in the middle of something; {}",
+        done.join(", ")
+    )
 }
 
 fn working_directory(asked: Option<&Path>) -> Result<String, Failure> {
@@ -198,6 +279,7 @@ fn working_directory(asked: Option<&Path>) -> Result<String, Failure> {
             "NO_SUCH_DIRECTORY",
             format!("cannot work in `{}`: {reason}", dir.display()),
         )
+        .hint("name a directory that is there with --cwd")
     };
     let absolute: PathBuf = dir
         .canonicalize()
@@ -213,38 +295,49 @@ fn working_directory(asked: Option<&Path>) -> Result<String, Failure> {
     }
 }
 
-fn model(args: &Run, home: &Home) -> Result<(Arc<dyn Model>, ModelName), Failure> {
-    if let Some(file) = &args.replay {
-        let read = read_file(file)?;
-        let name = model_of(&read.stored.log).unwrap_or_else(|| ModelName {
-            provider: "replay".to_owned(),
-            model: "recorded".to_owned(),
-        });
-        let recorded = read.stored.balanced(system::env().clock.now());
-        let recorded = recorded.map_err(|error| Failure::new("INVALID_SEED", error.to_string()))?;
-        let script = derive_script(&recorded)?;
-        if script.is_empty() {
-            return Err(Failure::new(
-                "REPLAY_UNAVAILABLE",
-                format!("`{}` holds no answer of a model of its own", file.display()),
-            )
-            .hint("name a recording in which a model has answered"));
-        }
-        return Ok((
-            Arc::new(ScriptModel::new(name.provider.as_str(), script)),
-            name,
-        ));
-    }
-    let providers = Providers::load(home)?;
-    let name = providers.choose(args.model.as_deref(), used_model(args, home))?;
-    Ok((Arc::new(providers.connect(&name)?), name))
+/// What answers.
+struct Called {
+    model: Arc<dyn Model>,
+    name: ModelName,
+    /// Where it is, for whoever has to find out why it does not answer.
+    address: Option<String>,
 }
 
-/// The model that the session to go on with was using. A session that cannot be read says so where it is opened.
-fn used_model(args: &Run, home: &Home) -> Option<ModelName> {
-    let source = args.session.as_deref().or(args.fork.as_deref())?;
-    let read = Source::resolve(home, source).read(home).ok()?;
-    model_of(&read.stored.log)
+fn model(args: &Run, home: &Home, source: Option<&ReadSession>) -> Result<Called, Failure> {
+    if let Some(named) = &args.replay {
+        return replay(&Source::resolve(home, named).read(home)?);
+    }
+    let providers = Providers::load(home)?;
+    let used = source.and_then(|read| model_of(&read.stored.log));
+    let name = providers.choose(args.model.as_ref(), used)?;
+    Ok(Called {
+        model: Arc::new(providers.connect(&name)?),
+        address: Some(providers.address(&name)?),
+        name,
+    })
+}
+
+fn replay(read: &ReadSession) -> Result<Called, Failure> {
+    let name = model_of(&read.stored.log).unwrap_or_else(|| ModelName {
+        provider: "replay".to_owned(),
+        model: "recorded".to_owned(),
+    });
+    // What was inherited is the parent's to replay.
+    let script = script_from(&read.stored.log, read.stored.inherited)
+        .map_err(|error| Failure::from(error).at(&read.path))?;
+    if script.is_empty() {
+        return Err(Failure::new(
+            "REPLAY_UNAVAILABLE",
+            "it holds no answer of a model of its own",
+        )
+        .at(&read.path)
+        .hint("name a recording in which a model has answered"));
+    }
+    Ok(Called {
+        model: Arc::new(ScriptModel::new(name.provider.as_str(), script)),
+        name,
+        address: None,
+    })
 }
 
 pub(crate) fn model_of(log: &EventLog) -> Option<ModelName> {
@@ -288,16 +381,8 @@ fn print_row(event: &Arc<Event>) {
 }
 
 /// What happens, for a person who waits.
-fn print_progress(event: &Arc<Event>) {
+fn print_progress(event: &Event, notes: Notes) {
     if *event.kind() == EventKind::ToolCall {
-        complain(&format!("· {}", text::summary(event)));
+        notes.say(&format!("· {}", text::summary(event)));
     }
-}
-
-#[expect(
-    clippy::print_stderr,
-    reason = "this is a front end: notes go where they do not mix with the answer"
-)]
-fn complain(text: &str) {
-    eprintln!("{text}");
 }

@@ -1,3 +1,20 @@
-//! The binary as a person uses it, and the recording that it brings.
+//! The binary as a person uses it, the recording that it brings, and the promises of `docs/cli.md`.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod bad_files;
+mod bad_input;
+mod checks;
+mod config;
+mod continuing;
+mod crashes;
+mod demo;
+mod docs;
+mod forks;
+mod ledger;
+mod listing;
+mod owners;
 mod recording;
+mod replays;
+mod support;
+mod turns;

@@ -1,0 +1,171 @@
+//! `offshoot check`: every argument gets its verdict, and nothing is written.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use offshoot_test_support::{TestHome, corpus};
+use serde_json::json;
+
+use crate::support::{demo, demo_up_to, file, fixture, json, run, seen};
+
+#[test]
+fn every_argument_is_judged_whatever_is_wrong_with_the_others() {
+    let home = TestHome::new();
+    drop(
+        run(
+            &home,
+            [
+                "fork".as_ref(),
+                demo().as_os_str(),
+                "--id".as_ref(),
+                "stored".as_ref(),
+            ],
+        )
+        .success(),
+    );
+    let before = home.bytes_of_tree();
+    file(&home, "open.jsonl", demo_up_to(13));
+    file(&home, "torn.jsonl", &demo_up_to(13).as_bytes()[..8_000]);
+    file(
+        &home,
+        "closed-step.jsonl",
+        fs::read(fixture("closed-step.jsonl")).unwrap(),
+    );
+    let output = run(
+        &home,
+        [
+            "check",
+            "missing.jsonl",
+            "stored",
+            "nobody",
+            ".",
+            "open.jsonl",
+            "torn.jsonl",
+            "closed-step.jsonl",
+        ],
+    );
+    assert_eq!(output.code(), Some(1));
+    assert_snapshot!(seen(&output), @r#"
+    exit code: 1
+    ----- stdout -----
+    missing.jsonl: unreadable
+      could not read `missing.jsonl`: No such file or directory (os error 2)
+      hint: name a file that is there, or a session's id as `offshoot ls` shows it
+    [home]/sessions/--work-demo--/stored/session.v4.jsonl.zstd: ok (21 events)
+    nobody: unreadable
+      session `nobody` was not found in `[home]/sessions`
+      hint: `offshoot ls` shows the sessions that are there
+    .: unreadable
+      `.` is a directory
+      hint: name the session file in it, such as `session.v4.jsonl.zstd`
+    open.jsonl: ok (14 events)
+    torn.jsonl: torn (12 events)
+      line 14: the line was cut off; 429 bytes from byte 7571 on
+      hint: everything before it is sound; going on with the session repairs it
+    closed-step.jsonl: ok (9 events)
+      UNANSWERED_CALLS: event 7 closed a step although `call_weigh` had no result
+      hint: it cannot go on as it is; a fork at 6, where the step is still open, can
+    ----- stderr -----
+    "#);
+    assert_eq!(home.bytes_of_tree(), before);
+}
+
+#[test]
+fn sound_files_alone_give_0() {
+    let home = TestHome::new();
+    let output = run(&home, ["check".as_ref(), demo().as_os_str()]);
+    assert_snapshot!(seen(&output), @r#"
+    exit code: 0
+    ----- stdout -----
+    [cli]/assets/demo.jsonl: ok (20 events)
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn verdicts_as_json_have_stable_names() {
+    let home = TestHome::new();
+    file(&home, "ok.jsonl", fs::read(demo()).unwrap());
+    file(
+        &home,
+        "torn.jsonl",
+        [demo_up_to(11).as_bytes(), b"{\"type\""].concat(),
+    );
+    file(
+        &home,
+        "findings.jsonl",
+        fs::read(fixture("closed-step.jsonl")).unwrap(),
+    );
+    file(
+        &home,
+        "gap.jsonl",
+        fs::read_to_string(demo())
+            .unwrap()
+            .replacen(r#""seq":3,"#, r#""seq":4,"#, 1),
+    );
+    let output = run(
+        &home,
+        [
+            "check",
+            "--json",
+            "ok.jsonl",
+            "torn.jsonl",
+            "findings.jsonl",
+            "gap.jsonl",
+            "missing.jsonl",
+        ],
+    );
+    assert_eq!(output.code(), Some(1));
+    let mut verdicts = json(&output);
+    // What is said in words is shown elsewhere; here it only has to be there.
+    for verdict in verdicts.as_array_mut().unwrap() {
+        for name in ["reason", "hint"] {
+            if let Some(text) = verdict.get_mut(name) {
+                assert!(!text.as_str().unwrap().is_empty());
+                *text = json!("…");
+            }
+        }
+    }
+    assert_eq!(
+        verdicts,
+        json!([
+            {"file": "ok.jsonl", "status": "ok"},
+            {"file": "torn.jsonl", "status": "torn", "line": 14, "seq": 12, "code": "TORN_TAIL", "reason": "…", "hint": "…"},
+            {"file": "findings.jsonl", "status": "ok", "findings": [{
+                "code": "UNANSWERED_CALLS",
+                "seq": 7,
+                "reason": "event 7 closed a step although `call_weigh` had no result",
+                "hint": "it cannot go on as it is; a fork at 6, where the step is still open, can",
+            }]},
+            {"file": "gap.jsonl", "status": "damaged", "line": 5, "seq": 3, "code": "DAMAGED_LOG", "reason": "…", "hint": "…"},
+            {"file": "missing.jsonl", "status": "unreadable", "code": "IO_ERROR", "reason": "…", "hint": "…"},
+        ])
+    );
+}
+
+#[test]
+fn recorded_sessions_of_other_programs_are_sound_and_older_versions_are_named() {
+    let Some(_) = corpus::corpus_dir() else {
+        return corpus::skip_notice(
+            "recorded_sessions_of_other_programs_are_sound_and_older_versions_are_named",
+        );
+    };
+    let home = TestHome::new();
+    for (dir, status) in [
+        ("v4-completed", "ok"),
+        ("v3-completed", "unsupported"),
+        ("v2-completed", "unsupported"),
+        ("v1-completed", "unsupported"),
+        ("v0-completed", "unsupported"),
+    ] {
+        let files = corpus::files(dir);
+        let mut args = vec!["check".into(), "--json".into()];
+        args.extend(files.iter().map(|file| file.as_os_str().to_owned()));
+        let verdicts = json(&run(&home, args));
+        assert_eq!(verdicts.as_array().unwrap().len(), files.len());
+        for verdict in verdicts.as_array().unwrap() {
+            assert_eq!(verdict["status"], status, "{verdict}");
+        }
+    }
+    assert!(home.bytes_of_tree().is_empty());
+}
