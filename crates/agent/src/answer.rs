@@ -8,19 +8,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use offshoot_model::{Assembler, Chunk, ContentBlock, StreamRecorder};
+use offshoot_model::{Assembler, Chunk, ContentBlock, Failure, StreamRecorder, codes};
 
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) assembler: Assembler,
     pub(crate) recorder: StreamRecorder,
     ids: CallIds,
+    failed: bool,
 }
 
 impl Answer {
     /// Takes a chunk that arrived at `now`.
     pub(crate) fn push(&mut self, now: i64, chunk: Chunk) {
-        let chunk = self.ids.told_apart(chunk);
+        if self.failed {
+            return;
+        }
+        // Not even the recorded stream of an attempt may hold such a block, so the answer ends before it.
+        self.failed = is_not_a_models(&chunk);
+        let chunk = if self.failed {
+            let message = "the model's answer has a block that only others may write";
+            Chunk::failed(Failure::new(codes::MALFORMED_RESPONSE, message))
+        } else {
+            self.ids.told_apart(chunk)
+        };
         self.assembler.push(&chunk);
         self.recorder.push(now, &chunk);
     }
@@ -73,13 +84,22 @@ pub(crate) fn unsound(content: &[ContentBlock]) -> Option<String> {
             ContentBlock::ToolCall { id, .. } if !ids.insert(id) => {
                 return Some(format!("the model made two tool calls with the id `{id}`"));
             }
-            ContentBlock::Unknown(_) if block.block_type() == "tool-result" => {
-                return Some("the model answered with a tool result".into());
-            }
             _ => {}
         }
     }
     None
+}
+
+fn is_not_a_models(chunk: &Chunk) -> bool {
+    let block_type = match chunk {
+        Chunk::BlockStart { block_type, .. } => block_type.clone(),
+        Chunk::BlockEnd { block, .. } => block.block_type(),
+        _ => return false,
+    };
+    matches!(
+        &*block_type,
+        "" | "tool-result" | "tool-addition" | "tool-removal"
+    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,336 @@
+//! A home, a clock that stands, ids that count, and agents on it.
+
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use offshoot_agent::{
+    Agent, AgentConfig, Attached, Cancel, Clock, DurableListener, Env, IdSource, SessionService,
+    TurnReport,
+};
+use offshoot_format::{Container, StoredSession, decode};
+use offshoot_model::{
+    Assembler, Attempt, CallConfig, Dialect, Message, Model, OpenAiConfig, OpenAiModel,
+    ScriptModel, StreamRecord, Usage, expand,
+};
+use offshoot_session::{Event, EventKind, EventLog, LogOffset, SessionHeader, SessionId};
+use offshoot_store::{
+    JsonlStore, Listed, OpenSession, Persistence, ReadSession, SessionWriter, StoreError,
+};
+use offshoot_test_support::{ScriptedModelServer, TestHome};
+use serde::Deserialize;
+
+use crate::support::Work;
+
+pub(crate) const NOW: i64 = 1_000;
+pub(crate) const DIALECT: Dialect = Dialect::compatible();
+
+#[derive(Debug)]
+struct Fixed;
+
+impl Clock for Fixed {
+    fn now(&self) -> i64 {
+        NOW
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl IdSource for Counting {
+    fn fresh(&self) -> String {
+        format!("id-{}", self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A home on which a test works. When it goes, every session in it is read back and validated.
+pub(crate) struct Bench {
+    home: TestHome,
+    pub(crate) env: Env,
+    pub(crate) disk: Faults,
+    pub(crate) work: Work,
+    pub(crate) service: SessionService,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let home = TestHome::new();
+        let env = Env {
+            clock: Arc::new(Fixed),
+            ids: Arc::new(Counting::default()),
+        };
+        let disk = Faults::default();
+        let service = service(&home, &disk, &env);
+        Self {
+            home,
+            env,
+            disk,
+            work: Work::default(),
+            service,
+        }
+    }
+
+    /// What another process would have: nothing of this one but the files.
+    pub(crate) fn restart(&mut self) {
+        self.service = service(&self.home, &self.disk, &self.env);
+    }
+
+    pub(crate) fn persistence(&self) -> JsonlStore {
+        store(&self.home)
+    }
+
+    pub(crate) fn create(&self) -> Attached {
+        self.service.create(Some("/srv/demo".into())).unwrap()
+    }
+
+    pub(crate) fn open(&self, id: &SessionId) -> Attached {
+        self.service.open(id).unwrap().attached
+    }
+
+    pub(crate) fn agent(&self, attached: Attached, model: Arc<dyn Model>) -> Agent {
+        self.agent_heard_by(attached, model, None)
+    }
+
+    pub(crate) fn agent_heard_by(
+        &self,
+        attached: Attached,
+        model: Arc<dyn Model>,
+        listener: Option<DurableListener>,
+    ) -> Agent {
+        let tools = self.work.tools();
+        Agent::new(attached, model, tools, config(), self.env.clone(), listener)
+    }
+
+    /// An agent on a new session.
+    pub(crate) fn scripted(&self, attempts: Vec<Attempt>) -> Agent {
+        self.agent(self.create(), script(attempts))
+    }
+
+    pub(crate) fn read(&self, id: &SessionId) -> ReadSession {
+        self.service.read(id).unwrap()
+    }
+
+    /// The log as its file has it.
+    pub(crate) fn log(&self, id: &SessionId) -> EventLog {
+        self.read(id).stored.log
+    }
+
+    pub(crate) fn file(&self, id: &SessionId) -> PathBuf {
+        self.persistence().locate(id).unwrap()
+    }
+
+    pub(crate) fn bytes(&self, id: &SessionId) -> Vec<u8> {
+        fs::read(self.file(id)).unwrap()
+    }
+
+    /// Stores a recorded session under the id that its header says.
+    pub(crate) fn import(&self, bytes: &[u8]) -> SessionId {
+        let StoredSession { header, log, .. } = decode(bytes).unwrap();
+        let mut writer = self.persistence().create(&header).unwrap();
+        let events: Vec<_> = log.events().cloned().collect();
+        writer.append(&events).unwrap();
+        drop(writer);
+        assert_eq!(self.bytes(&header.id), bytes, "stored as it was recorded");
+        header.id
+    }
+}
+
+fn store(home: &TestHome) -> JsonlStore {
+    JsonlStore::new(home.path().join("sessions"), Container::Raw)
+}
+
+fn service(home: &TestHome, faults: &Faults, env: &Env) -> SessionService {
+    let store = FaultyStore {
+        store: store(home),
+        faults: faults.clone(),
+    };
+    SessionService::new(Arc::new(store), env.clone())
+}
+
+pub(crate) fn config() -> AgentConfig {
+    let mut config = AgentConfig::new("acme", "acme-small");
+    config.system_prompt = "You are a test agent.".into();
+    config
+}
+
+pub(crate) fn call_config(model: &str) -> CallConfig {
+    CallConfig {
+        provider: "acme".into(),
+        model: model.into(),
+        ..CallConfig::default()
+    }
+}
+
+pub(crate) fn script(attempts: Vec<Attempt>) -> Arc<ScriptModel> {
+    Arc::new(ScriptModel::new("acme", attempts))
+}
+
+/// The provider's real adapter, over HTTP.
+pub(crate) fn over_http(server: &ScriptedModelServer) -> Arc<dyn Model> {
+    let config = OpenAiConfig::new("acme", server.base_url());
+    Arc::new(OpenAiModel::new(config).unwrap())
+}
+
+/// Says something and runs until nothing waits.
+pub(crate) async fn ask(agent: &mut Agent, prompt: &str) -> Vec<TurnReport> {
+    agent.submit(prompt).unwrap();
+    agent.run(&Cancel::new()).await.unwrap()
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let mut files = Vec::new();
+        logs_below(&self.home.path().join("sessions"), &mut files);
+        for file in files {
+            let bytes = fs::read(&file).unwrap();
+            let stored = decode(&bytes).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(stored.tail, None, "no torn tail");
+            stored.log.continuable().unwrap();
+            check_streams(&stored.log);
+        }
+    }
+}
+
+fn logs_below(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            logs_below(&path, files);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+        {
+            files.push(path);
+        }
+    }
+}
+
+/// A recorded stream amounts to the message beside it (`reference/persistence.md` §3.7).
+fn check_streams(log: &EventLog) {
+    #[derive(Deserialize)]
+    struct Settled {
+        message: Message,
+        stream: Vec<StreamRecord>,
+        usage: Option<Usage>,
+        #[serde(default)]
+        interrupted: bool,
+    }
+    let messages = log
+        .events()
+        .filter(|event| *event.kind() == EventKind::AssistantMessage);
+    for event in messages {
+        let settled: Settled = event.parse().unwrap();
+        if settled.stream.is_empty() {
+            continue;
+        }
+        let mut assembler = Assembler::new();
+        for (_, chunk) in expand(&settled.stream) {
+            assembler.push(&chunk);
+        }
+        let partial = assembler.interrupted_blocks();
+        let whole = assembler.finish();
+        let content = if settled.interrupted {
+            partial
+        } else {
+            whole.content
+        };
+        assert_eq!(
+            (content, whole.usage),
+            (settled.message.content, settled.usage),
+            "event {}",
+            event.seq()
+        );
+    }
+}
+
+/// A switch that lets batches fail by their number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults(Arc<Mutex<Plan>>);
+
+#[derive(Debug, Default)]
+struct Plan {
+    batches: usize,
+    failing: Option<RangeInclusive<usize>>,
+}
+
+impl Faults {
+    /// Lets these of the batches to come fail, counted from 1.
+    pub(crate) fn fail(&self, batches: RangeInclusive<usize>) {
+        let failing = Some(batches);
+        *self.0.lock().unwrap() = Plan {
+            batches: 0,
+            failing,
+        };
+    }
+
+    fn next(&self) -> io::Result<()> {
+        let mut plan = self.0.lock().unwrap();
+        plan.batches += 1;
+        let number = plan.batches;
+        match &plan.failing {
+            Some(failing) if failing.contains(&number) => Err(io::Error::other("the disk is full")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A store whose writers refuse the batches that the switch says.
+#[derive(Debug)]
+struct FaultyStore {
+    store: JsonlStore,
+    faults: Faults,
+}
+
+impl FaultyStore {
+    fn faulty(&self, writer: Box<dyn SessionWriter>) -> Box<dyn SessionWriter> {
+        let faults = self.faults.clone();
+        Box::new(FaultyWriter { writer, faults })
+    }
+}
+
+impl Persistence for FaultyStore {
+    fn create(&self, header: &SessionHeader) -> Result<Box<dyn SessionWriter>, StoreError> {
+        Ok(self.faulty(self.store.create(header)?))
+    }
+
+    fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
+        self.store.read(id)
+    }
+
+    fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError> {
+        let mut opened = self.store.open(id, now)?;
+        opened.writer = self.faulty(opened.writer);
+        Ok(opened)
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        self.store.list()
+    }
+}
+
+#[derive(Debug)]
+struct FaultyWriter {
+    writer: Box<dyn SessionWriter>,
+    faults: Faults,
+}
+
+impl SessionWriter for FaultyWriter {
+    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+        self.faults.next().map_err(|source| StoreError::Io {
+            action: "append to",
+            path: "the log".into(),
+            source,
+        })?;
+        self.writer.append(events)
+    }
+
+    fn stored(&self) -> LogOffset {
+        self.writer.stored()
+    }
+}

@@ -1,0 +1,93 @@
+//! Failures of a real provider: the turn ends in the log, and the session goes on with a request that is in order.
+
+use offshoot_agent::TurnEndReason;
+use offshoot_session::EventKind;
+use offshoot_test_support::{Reply, ScriptedModelServer};
+
+use crate::bench::{Bench, ask, over_http};
+use crate::order::first_step;
+use crate::support::{all, kinds, kinds_from};
+
+#[tokio::test]
+async fn each_of_them_is_an_attempt_and_the_end_of_its_turn() {
+    let text = || Reply::text("An answer that breaks off.");
+    for (reply, code) in [
+        (Reply::rate_limited(Some(7)), "RATE_LIMIT"),
+        (Reply::server_error(), "SERVER"),
+        (Reply::service_unavailable(), "SERVER"),
+        (Reply::unauthorized(), "AUTH"),
+        (Reply::quota_exceeded(), "QUOTA"),
+        (Reply::context_overflow(), "CONTEXT_WINDOW_EXCEEDED"),
+        (Reply::connection_reset(), "TRANSPORT"),
+        (text().disconnect_after(3), "TRANSPORT"),
+        (text().without_done(), "STREAM_CLOSED"),
+        (text().eof_after(3), "STREAM_CLOSED"),
+        (Reply::empty_body(), "STREAM_CLOSED"),
+        (Reply::empty_completion(), "EMPTY_RESPONSE"),
+        (Reply::malformed_json(), "MALFORMED_RESPONSE"),
+        (Reply::malformed_event(), "MALFORMED_RESPONSE"),
+        (Reply::wrong_content_type(), "MALFORMED_RESPONSE"),
+        (
+            Reply::tool_calls([("a", "change", "{}")]).without_done(),
+            "STREAM_CLOSED",
+        ),
+    ] {
+        let bench = Bench::new();
+        let server = ScriptedModelServer::start([reply, Reply::text("Here I am.")]);
+        let mut agent = bench.agent(bench.create(), over_http(&server));
+        let reports = ask(&mut agent, "First.").await;
+        let TurnEndReason::Error { error } = &reports[0].reason else {
+            panic!("{code}: {reports:?}");
+        };
+        assert_eq!(error.code, code, "{error:?}");
+        let log = bench.log(agent.session().id());
+        assert_eq!(
+            kinds(&log),
+            first_step(&["assistant/attempt", "step/end", "turn/end"]),
+            "{code}"
+        );
+        let logged = &all(&log, &EventKind::TurnEnd)[0]["reason"];
+        assert_eq!(logged["error"]["code"], code);
+        let stream = &all(&log, &EventKind::AssistantAttempt)[0]["stream"];
+        let finish = stream.as_array().unwrap().last().unwrap();
+        assert_eq!(
+            finish["chunk"]["reason"]["failure"], logged["error"],
+            "{code}"
+        );
+
+        let reports = ask(&mut agent, "Second.").await;
+        assert_eq!(reports[0].text, "Here I am.");
+        assert_eq!(
+            kinds_from(&bench.log(agent.session().id()), log.events().count())[3..],
+            [
+                "step/start",
+                "user/message",
+                "assistant/message",
+                "step/end",
+                "turn/end"
+            ]
+        );
+        assert!(bench.work.done().is_empty());
+        server.finish();
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_said_about_waiting_is_in_the_log() {
+    let bench = Bench::new();
+    let limited = Reply::rate_limited(Some(7)).header("x-request-id", "r-1");
+    let server = ScriptedModelServer::start([limited]);
+    let mut agent = bench.agent(bench.create(), over_http(&server));
+    let reports = ask(&mut agent, "First.").await;
+    let TurnEndReason::Error { error } = &reports[0].reason else {
+        panic!("{reports:?}");
+    };
+    assert_eq!(
+        (
+            error.status,
+            error.provider_retry_after_ms,
+            error.request_id.as_deref()
+        ),
+        (Some(429), Some(7_000), Some("r-1"))
+    );
+}
