@@ -5,8 +5,14 @@
 //! are interleaved, so that a noisy moment hits both; the median of the rounds counts.
 
 #![expect(clippy::print_stdout, reason = "printing is what a benchmark is for")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; its baselines write plain files")]
-#![expect(clippy::expect_used, reason = "a benchmark that cannot go on has nothing better to do")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark reads the clock; its baselines write plain files"
+)]
+#![expect(
+    clippy::expect_used,
+    reason = "a benchmark that cannot go on has nothing better to do"
+)]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -37,7 +43,10 @@ fn main() {
 
 /// A log as our driver writes it: turns of two steps, the first with two tool calls.
 fn generate(events: u64) -> Session {
-    let header = SessionHeader { cwd: Some("/work/demo".into()), ..SessionHeader::new("bench".into(), 1) };
+    let header = SessionHeader {
+        cwd: Some("/work/demo".into()),
+        ..SessionHeader::new("bench".into(), 1)
+    };
     let mut session = Session::new(header).expect("a valid header");
     let mut turn = 0;
     while session.log().end().get() < events {
@@ -46,7 +55,11 @@ fn generate(events: u64) -> Session {
             if session.log().end().get() == events {
                 break;
             }
-            let draft = if shown { EventDraft::message(kind, &data) } else { EventDraft::log_only(kind, &data) };
+            let draft = if shown {
+                EventDraft::message(kind, &data)
+            } else {
+                EventDraft::log_only(kind, &data)
+            };
             let mut draft = draft.expect("plain JSON");
             if *draft.kind() == EventKind::ToolResult {
                 let end = session.log().end().get();
@@ -62,13 +75,19 @@ fn generate(events: u64) -> Session {
 fn turn_events(turn: u64) -> Vec<(EventKind, Value, bool)> {
     let user = json!({"id": format!("u-{turn}"), "role": "user", "source": {"kind": "user"},
         "content": [{"type": "text", "text": format!("Please look at module {turn} and tell me what it does; then fix the test.")}]});
-    let call = |n: u64| json!({"type": "tool-call", "id": format!("c-{turn}-{n}"), "name": "read",
-        "arguments": format!("{{\"file_path\":\"src/module_{turn}_{n}.rs\",\"limit\":200}}")});
-    let start = |n: u64| json!({"turn": turn, "step": 1, "callId": format!("c-{turn}-{n}"), "name": "read",
-        "arguments": format!("{{\"file_path\":\"src/module_{turn}_{n}.rs\",\"limit\":200}}")});
-    let result = |n: u64| json!({"turn": turn, "step": 1, "message": {"id": format!("r-{turn}-{n}"), "role": "tool",
+    let call = |n: u64| {
+        json!({"type": "tool-call", "id": format!("c-{turn}-{n}"), "name": "read",
+        "arguments": format!("{{\"file_path\":\"src/module_{turn}_{n}.rs\",\"limit\":200}}")})
+    };
+    let start = |n: u64| {
+        json!({"turn": turn, "step": 1, "callId": format!("c-{turn}-{n}"), "name": "read",
+        "arguments": format!("{{\"file_path\":\"src/module_{turn}_{n}.rs\",\"limit\":200}}")})
+    };
+    let result = |n: u64| {
+        json!({"turn": turn, "step": 1, "message": {"id": format!("r-{turn}-{n}"), "role": "tool",
         "toolCallId": format!("c-{turn}-{n}"), "isError": false, "source": {"kind": "tool", "callId": format!("c-{turn}-{n}")},
-        "content": [{"type": "text", "text": "1: fn answer() -> u32 {\n2:     42\n3: }\n".repeat(12)}]}});
+        "content": [{"type": "text", "text": "1: fn answer() -> u32 {\n2:     42\n3: }\n".repeat(12)}]}})
+    };
     let model = json!({"kind": "model", "provider": "demo", "model": "demo-1"});
     let words: Vec<String> = (0..24).map(|n| format!("word{n} ")).collect();
     let text = words.concat();
@@ -80,23 +99,43 @@ fn turn_events(turn: u64) -> Vec<(EventKind, Value, bool)> {
     ]);
     let at = |step: u64| json!({"turn": turn, "step": step});
     let mut events = vec![
-        (EventKind::InboxSpliced, json!({"target": "next-turn", "start": 0, "inserted": [user]}), false),
+        (
+            EventKind::InboxSpliced,
+            json!({"target": "next-turn", "start": 0, "inserted": [user]}),
+            false,
+        ),
         (EventKind::TurnStart, json!({"turn": turn}), false),
-        (EventKind::InboxSpliced, json!({"target": "next-turn", "start": 0, "removedCount": 1, "inserted": []}), false),
+        (
+            EventKind::InboxSpliced,
+            json!({"target": "next-turn", "start": 0, "removedCount": 1, "inserted": []}),
+            false,
+        ),
         (EventKind::StepStart, at(1), false),
         (EventKind::UserMessage, user, true),
-        (EventKind::AssistantMessage, json!({"turn": turn, "step": 1, "stream": stream, "message": {"id": format!("a-{turn}-1"),
-            "role": "assistant", "source": model, "content": [call(1), call(2)]}}), true),
+        (
+            EventKind::AssistantMessage,
+            json!({"turn": turn, "step": 1, "stream": stream, "message": {"id": format!("a-{turn}-1"),
+            "role": "assistant", "source": model, "content": [call(1), call(2)]}}),
+            true,
+        ),
         (EventKind::ToolCall, start(1), false),
         (EventKind::ToolCall, start(2), false),
         (EventKind::ToolResult, result(1), true),
         (EventKind::ToolResult, result(2), true),
         (EventKind::StepEnd, at(1), false),
         (EventKind::StepStart, at(2), false),
-        (EventKind::AssistantMessage, json!({"turn": turn, "step": 2, "stream": stream, "message": {"id": format!("a-{turn}-2"),
-            "role": "assistant", "source": model, "content": [{"type": "text", "text": text}]}}), true),
+        (
+            EventKind::AssistantMessage,
+            json!({"turn": turn, "step": 2, "stream": stream, "message": {"id": format!("a-{turn}-2"),
+            "role": "assistant", "source": model, "content": [{"type": "text", "text": text}]}}),
+            true,
+        ),
         (EventKind::StepEnd, at(2), false),
-        (EventKind::TurnEnd, json!({"turn": turn, "reason": {"kind": "completed"}}), false),
+        (
+            EventKind::TurnEnd,
+            json!({"turn": turn, "reason": {"kind": "completed"}}),
+            false,
+        ),
     ];
     if turn == 1 {
         let system = json!({"turn": 1, "step": 1, "message": {"id": "s-1", "role": "system", "source": {"kind": "system-prompt"},
@@ -120,7 +159,10 @@ struct Envelope<'a> {
 
 /// What any reader has to do at least: find the lines and split each into its members.
 fn envelopes(bytes: &[u8]) -> u64 {
-    let lines = bytes.split(|&byte| byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    let lines = bytes
+        .split(|&byte| byte == b'\n')
+        .skip(1)
+        .filter(|line| !line.is_empty());
     lines.fold(0, |sum, line| {
         let row: Envelope<'_> = serde_json::from_slice(line).expect("a valid row");
         sum + row.seq + row.time.unsigned_abs() + (row.kind.len() + row.data.get().len()) as u64
@@ -141,31 +183,54 @@ fn reading(session: &Session) {
     let raw = file(Container::Raw, session.header(), session.log());
     let packed = file(Container::Zstd, session.header(), session.log());
     println!("### Reading a V4 session of {LARGE} events\n");
-    println!("{:.1} MB raw, {:.1} MB as zstd. The baseline splits each line of the same bytes into its envelope.\n", mb(raw.len()), mb(packed.len()));
+    println!(
+        "{:.1} MB raw, {:.1} MB as zstd. The baseline splits each line of the same bytes into its envelope.\n",
+        mb(raw.len()),
+        mb(packed.len())
+    );
     println!("| | time | MB/s of raw text | ratio to the baseline |\n|---|---|---|---|");
-    let [base, full] = interleave(7, [
-        &mut || { black_box(envelopes(&raw)); },
-        &mut || { black_box(decode_as(Container::Raw, &raw).expect("a valid session")); },
-    ]);
-    let [unpack, full_packed] = interleave(7, [
-        &mut || {
-            let mut text = Vec::new();
-            let mut at = 0;
-            while let Ok(offshoot_format::FrameScan::Complete(length)) = offshoot_format::scan_frame(&packed[at..]) {
-                text.extend(zstd_frame(&packed[at..at + length]));
-                at += length;
-            }
-            black_box(envelopes(&text));
-        },
-        &mut || { black_box(decode_as(Container::Zstd, &packed).expect("a valid session")); },
-    ]);
+    let [base, full] = interleave(
+        7,
+        [
+            &mut || {
+                black_box(envelopes(&raw));
+            },
+            &mut || {
+                black_box(decode_as(Container::Raw, &raw).expect("a valid session"));
+            },
+        ],
+    );
+    let [unpack, full_packed] = interleave(
+        7,
+        [
+            &mut || {
+                let mut text = Vec::new();
+                let mut at = 0;
+                while let Ok(offshoot_format::FrameScan::Complete(length)) =
+                    offshoot_format::scan_frame(&packed[at..])
+                {
+                    text.extend(zstd_frame(&packed[at..at + length]));
+                    at += length;
+                }
+                black_box(envelopes(&text));
+            },
+            &mut || {
+                black_box(decode_as(Container::Zstd, &packed).expect("a valid session"));
+            },
+        ],
+    );
     for (what, time, baseline) in [
         ("raw: envelopes only (baseline)", base, base),
         ("raw: parse and validate", full, base),
         ("zstd: unpack, envelopes only (baseline)", unpack, unpack),
         ("zstd: parse and validate", full_packed, unpack),
     ] {
-        println!("| {what} | {} | {:.0} | {:.2} |", show(time), mb(raw.len()) / time.as_secs_f64(), ratio(time, baseline));
+        println!(
+            "| {what} | {} | {:.0} | {:.2} |",
+            show(time),
+            mb(raw.len()) / time.as_secs_f64(),
+            ratio(time, baseline)
+        );
     }
     println!();
 }
@@ -177,23 +242,35 @@ fn zstd_frame(frame: &[u8]) -> Vec<u8> {
 fn forking(large: &Session) {
     let small = generate(SMALL);
     println!("### Forking in memory, up to the child's first append\n");
-    println!("The baseline is what a fork costs that copies its prefix event by event (references only).\n");
+    println!(
+        "The baseline is what a fork costs that copies its prefix event by event (references only).\n"
+    );
     println!("| log | cut | fork | a copying fork | ratio |\n|---|---|---|---|---|");
     for session in [&small, large] {
         let end = session.log().end().get();
         for percent in [1, 25, 50, 75, 100] {
             let cut = Seq::new((end * percent / 100).max(1) - 1);
-            let [forked, copied] = each_timed(400, [
-                &mut || fork_once(session, cut),
-                &mut || {
+            let [forked, copied] = each_timed(
+                400,
+                [&mut || fork_once(session, cut), &mut || {
                     let start = Instant::now();
-                    let copy: Vec<Arc<Event>> = session.log().events().take(cut.after().get() as usize).cloned().collect();
+                    let copy: Vec<Arc<Event>> = session
+                        .log()
+                        .events()
+                        .take(cut.after().get() as usize)
+                        .cloned()
+                        .collect();
                     let time = start.elapsed();
                     drop(black_box(copy));
                     time
-                },
-            ]);
-            println!("| {end} events | {percent} % | {} | {} | {:.3} |", show(forked), show(copied), ratio(forked, copied));
+                }],
+            );
+            println!(
+                "| {end} events | {percent} % | {} | {} | {:.3} |",
+                show(forked),
+                show(copied),
+                ratio(forked, copied)
+            );
         }
     }
     println!();
@@ -201,10 +278,12 @@ fn forking(large: &Session) {
 
 /// One fork; dropping the child is not part of it.
 fn fork_once(session: &Session, cut: Seq) -> Duration {
-    let draft = EventDraft::log_only(EventKind::PlanMode, &json!({"active": true})).expect("plain JSON");
+    let draft =
+        EventDraft::log_only(EventKind::PlanMode, &json!({"active": true})).expect("plain JSON");
     let start = Instant::now();
     let seed = session.fork_seed(Some(cut)).expect("an event of the log");
-    let mut child = Session::from_seed(session.header().forked("child".into(), 2), seed, 2).expect("a valid seed");
+    let mut child = Session::from_seed(session.header().forked("child".into(), 2), seed, 2)
+        .expect("a valid seed");
     child.append(draft, 3).expect("a valid event");
     let time = start.elapsed();
     drop(black_box(child));
@@ -213,23 +292,39 @@ fn fork_once(session: &Session, cut: Seq) -> Duration {
 
 fn closing(session: &Session) {
     // Cut inside a step with two calls, near the end of the log.
-    let calls = session.log().events().filter(|event| *event.kind() == EventKind::ToolCall);
+    let calls = session
+        .log()
+        .events()
+        .filter(|event| *event.kind() == EventKind::ToolCall);
     let cut = calls.last().expect("the log has calls").seq();
     let open = session.log().prefix(cut.before());
     println!("### Closing an open turn of {} events\n", open.end());
     println!("| | time | ratio |\n|---|---|---|");
-    let [scanned, folded] = each_timed(60, [
-        &mut || timed(|| open_turn_closers(open.events().map(|event| &**event), CloseCause::Interrupted)),
-        &mut || timed(|| open.interrupted_closers()),
-    ]);
+    let [scanned, folded] = each_timed(
+        60,
+        [
+            &mut || {
+                timed(|| {
+                    open_turn_closers(open.events().map(|event| &**event), CloseCause::Interrupted)
+                })
+            },
+            &mut || timed(|| open.interrupted_closers()),
+        ],
+    );
     println!("| scan the events (baseline) | {} | 1.000 |", show(scanned));
-    println!("| from the log's own fold | {} | {:.5} |\n", show(folded), ratio(folded, scanned));
+    println!(
+        "| from the log's own fold | {} | {:.5} |\n",
+        show(folded),
+        ratio(folded, scanned)
+    );
 }
 
 fn writing(session: &Session) {
     println!("### Writing a fork as a self-contained file\n");
     println!("The baseline writes and syncs the same bytes into a plain file.\n");
-    println!("| fork | container | bytes | time | write + fsync alone | ratio |\n|---|---|---|---|---|---|");
+    println!(
+        "| fork | container | bytes | time | write + fsync alone | ratio |\n|---|---|---|---|---|---|"
+    );
     for percent in [1, 50, 100] {
         for container in [Container::Raw, Container::Zstd] {
             write_fork(session, percent, container);
@@ -249,12 +344,15 @@ fn write_fork(session: &Session, percent: u64, container: Container) {
     for _ in 0..7 {
         count += 1;
         let store = JsonlStore::new(dir.path().join("sessions"), container);
-        let header = session.header().forked(format!("child-{count}").as_str().into(), 2);
+        let header = session
+            .header()
+            .forked(format!("child-{count}").as_str().into(), 2);
         forked.push(timed(|| {
             let mut writer = store.create(&header).expect("a free id");
             writer.append(&events).expect("a working disk");
         }));
-        bytes = std::fs::read(store.locate(&header.id).expect("it was written")).expect("it can be read");
+        bytes = std::fs::read(store.locate(&header.id).expect("it was written"))
+            .expect("it can be read");
         let path = dir.path().join(format!("plain-{count}"));
         plain.push(timed(|| {
             let mut file = std::fs::File::create(&path).expect("a working disk");
@@ -265,7 +363,11 @@ fn write_fork(session: &Session, percent: u64, container: Container) {
     let (forked, plain) = (median(forked), median(plain));
     println!(
         "| {percent} % of {} events | {container:?} | {:.2} MB | {} | {} | {:.2} |",
-        session.log().end(), mb(bytes.len()), show(forked), show(plain), ratio(forked, plain)
+        session.log().end(),
+        mb(bytes.len()),
+        show(forked),
+        show(plain),
+        ratio(forked, plain)
     );
 }
 

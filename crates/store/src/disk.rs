@@ -1,16 +1,20 @@
 //! The seam between the store and the file system, and the few operations that must survive a power cut.
 //!
-//! A log is only ever created by linking a finished file into place and changed by appending to it. [`LogFile`] is what a
-//! writer needs of an open log: everything that can fail in the middle goes through it, so that tests can fail it there.
+//! A log is only ever created by linking a finished file into place and changed by appending to it. Everything that writes
+//! goes through [`Disk`] and [`LogFile`], so that a test can fail it, or end the process, at any operation and any byte.
+//!
+//! Assumptions about the disk: what was written before a successful [`LogFile::sync`] is there after a power cut; a name
+//! is there after a successful [`Disk::sync_dir`] of its directory; a file grows only over bytes that were written; linking
+//! is atomic and never replaces a file; a lock falls with the process that holds it.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::StoreError;
 
-/// An open log that grows at its end.
+/// An open file that grows at its end.
 pub trait LogFile: Send + fmt::Debug {
     /// The size in bytes.
     ///
@@ -37,13 +41,64 @@ pub trait LogFile: Send + fmt::Debug {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Opens logs for appending.
+/// Everything by which a store changes what is on disk, except for its locks. Each error is what the system said.
+///
+/// Only opening a log must be written by whoever stands in for a disk; the rest is the real file system unless they say
+/// otherwise.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Opens an existing log.
+    /// Opens an existing file for appending.
     ///
     /// # Errors
-    /// What the system said.
+    /// See the trait.
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
+
+    /// Creates an empty file, readable by its owner alone, and opens it for appending.
+    ///
+    /// # Errors
+    /// See the trait; `AlreadyExists` if anything has the name.
+    fn create_file(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
+        Ok(Box::new(RealLog { file }))
+    }
+
+    /// Creates one directory, readable by its owner alone.
+    ///
+    /// # Errors
+    /// See the trait; `AlreadyExists` if anything has the name.
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(dir)
+    }
+
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// See the trait; `AlreadyExists` if anything has the name.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    /// Removes a name of a file.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir).and_then(|file| file.sync_all())
+    }
 }
 
 /// The real file system.
@@ -80,57 +135,93 @@ impl LogFile for RealLog {
     }
 }
 
-/// Creates a directory and all that is missing above it, readable by its owner alone, and makes each durable.
-pub(crate) fn create_dirs(dir: &Path) -> Result<(), StoreError> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_dirs(parent)?;
-    }
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        Err(error) => Err(StoreError::io("create the directory", dir)(error)),
-        Ok(()) => sync_dir(dir.parent().unwrap_or(dir)),
+/// The directory that holds a name.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 
-/// Makes the names in a directory durable.
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    let dir = if dir.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        dir
-    };
-    File::open(dir)
-        .and_then(|file| file.sync_all())
+pub(crate) fn sync_dir(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
+    disk.sync_dir(dir)
         .map_err(StoreError::io("make the directory durable", dir))
 }
 
-pub(crate) fn new_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+/// Creates a directory and all that is missing above it, and makes each durable.
+pub(crate) fn create_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    if parent(dir) != dir {
+        create_dirs(disk, parent(dir))?;
+    }
+    match disk.create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        Err(error) => Err(StoreError::io("create the directory", dir)(error)),
+        Ok(()) => sync_dir(disk, parent(dir)),
+    }
+}
+
+/// What went wrong when a file was published.
+#[derive(Debug)]
+pub(crate) enum PublishError {
+    /// Something has the name already. Nothing was changed.
+    Taken,
+    /// The file is not there.
+    Failed(io::Error),
+    /// The file may be there or not.
+    Unknown { failed: io::Error, undo: io::Error },
 }
 
 /// Writes a file under a temporary name and links it into place: afterwards it is there whole and durable, or not at all.
-/// An existing file is never replaced: `AlreadyExists`.
-pub(crate) fn publish(path: &Path, bytes: &[u8], unique: &str) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{unique}.tmp"));
-    let temporary = Path::new(&temporary);
-    let mut file = new_file(temporary)?;
-    let published = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::hard_link(temporary, path));
-    let removed = fs::remove_file(temporary);
-    published?;
-    removed?;
-    File::open(path.parent().unwrap_or(path))?.sync_all()
+/// An existing file is never replaced. Returns it, open for appending.
+///
+/// A crash may leave the temporary name. Readers ignore it (`reference/persistence.md` §1.2), and it is never used again.
+pub(crate) fn publish(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Box<dyn LogFile>, PublishError> {
+    let (temporary, mut file) = create_temporary(disk, path).map_err(PublishError::Failed)?;
+    // Opened for appending under its first name, so that nothing is left to fail once it has the other.
+    let linked = file
+        .append(bytes)
+        .and_then(|()| file.sync())
+        .and_then(|()| disk.open_log(&temporary))
+        .and_then(|log| disk.link(&temporary, path).map(|()| log));
+    // Whether this works or not: the name is nobody's, and what it names is right under the other name or unfinished.
+    let _ignored = disk.remove(&temporary);
+    let log = match linked {
+        Ok(log) => log,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(PublishError::Taken);
+        }
+        Err(error) => return Err(PublishError::Failed(error)),
+    };
+    let dir = parent(path);
+    let Err(failed) = disk.sync_dir(dir) else {
+        return Ok(log);
+    };
+    match disk.remove(path).and_then(|()| disk.sync_dir(dir)) {
+        Ok(()) => Err(PublishError::Failed(failed)),
+        Err(undo) => Err(PublishError::Unknown { failed, undo }),
+    }
+}
+
+/// A file that nobody else has: the process and a counter, twelve hex digits as readers expect them. A name that an
+/// earlier process with the same number has left behind is passed over.
+fn create_temporary(disk: &dyn Disk, path: &Path) -> io::Result<(PathBuf, Box<dyn LogFile>)> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed) & 0xFFFF;
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{:08x}{count:04x}.tmp", std::process::id()));
+        match disk.create_file(Path::new(&name)) {
+            Ok(file) => return Ok((name.into(), file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
 }

@@ -43,14 +43,37 @@ pub enum StoreError {
         paths: Vec<PathBuf>,
     },
     /// A file is not where its own header says it belongs.
-    #[error("`{}` holds session `{found}`, which belongs elsewhere: expected `{expected}` here", path.display())]
+    #[error("`{}` holds session `{found}`, which belongs into `{}`", path.display(), expected.display())]
     Misplaced {
         /// The file.
         path: PathBuf,
-        /// What the path stands for.
-        expected: String,
+        /// The directory where that session belongs.
+        expected: PathBuf,
         /// The id in its header.
         found: SessionId,
+    },
+    /// A log where early versions kept them.
+    #[error(
+        "`{}` lies directly in a project directory, as early versions kept their logs; it is not read there",
+        path.display()
+    )]
+    ObsoleteLayout {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A log's name on something else.
+    #[error("`{}` is {found}, not a log file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A log became another one although this program holds its lock. Nothing was written over it.
+    #[error("`{}` was changed by another program while this one was writing to it", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
     },
     /// An id or a working directory that cannot name a path.
     #[error("{name} cannot name a session directory: {reason}")]
@@ -127,6 +150,9 @@ impl StoreError {
             Self::AlreadyOwned { .. } => "SESSION_ALREADY_OWNED",
             Self::Ambiguous { .. } => "SESSION_AMBIGUOUS",
             Self::Misplaced { .. } => "SESSION_MISPLACED",
+            Self::ObsoleteLayout { .. } => "OBSOLETE_LAYOUT",
+            Self::NotAFile { .. } => "NOT_A_FILE",
+            Self::Changed { .. } => "SESSION_CHANGED",
             Self::InvalidName { .. } => "INVALID_NAME",
             Self::Format { source, .. } => source.code(),
             Self::Seed { .. } => "INVALID_SEED",
@@ -153,6 +179,13 @@ impl StoreError {
             }),
             Self::Ambiguous { .. } | Self::Misplaced { .. } => {
                 Some("move one of the files out of the home; nothing was changed".into())
+            }
+            Self::ObsoleteLayout { .. } => Some(
+                "move it into a directory of its own, as `<project>/<session id>/session.jsonl`"
+                    .into(),
+            ),
+            Self::Changed { .. } => {
+                Some("open the session again; if this comes back, look for a program that ignores its lock".into())
             }
             Self::Poisoned { .. } => {
                 Some("the session opens again and repairs itself once the disk takes writes".into())

@@ -14,6 +14,8 @@ pub(crate) const REPAIR_NAME: &str = "session.repair";
 
 const NO_CWD: &str = "_no-cwd";
 const MAX_SLUG: usize = 251;
+/// What every common file system takes as one name, in bytes.
+const MAX_NAME: usize = 255;
 
 /// A generation of a log: its format version and how it is packed, both told by the file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +75,52 @@ pub(crate) fn session_dir(root: &Path, header: &SessionHeader) -> Result<PathBuf
 
 /// The directory name of an id. Injective: no two ids share one, and none escapes its parent.
 pub(crate) fn encode_id(id: &SessionId) -> Result<String, StoreError> {
-    match id.as_str() {
-        "" => Err(StoreError::InvalidName {
-            name: "the session id \"\"".into(),
-            reason: "it is empty",
-        }),
-        "." => Ok("~002E".into()),
-        ".." => Ok("~002E~002E".into()),
-        id => Ok(encode_units(id, false)),
+    let refused = |reason| StoreError::InvalidName {
+        name: format!("the session id {:?}", id.as_str()),
+        reason,
+    };
+    let name = match id.as_str() {
+        "" => return Err(refused("it is empty")),
+        "." => "~002E".into(),
+        ".." => "~002E~002E".into(),
+        id => encode_units(id, false),
+    };
+    if name.len() > MAX_NAME {
+        return Err(refused("its name would be longer than 255 bytes"));
     }
+    Ok(name)
+}
+
+/// The id that a directory name stands for; of a name that no id has, the name itself.
+pub(crate) fn decode_id(name: &str) -> SessionId {
+    let mut units = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let escaped = rest.strip_prefix('~').and_then(|rest| rest.get(..4));
+        let escaped = escaped.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        match escaped {
+            Some(unit) => {
+                units.push(unit);
+                rest = &rest[5..];
+            }
+            None => {
+                units.extend_from_slice(first.encode_utf16(&mut [0; 2]));
+                rest = &rest[first.len_utf8()..];
+            }
+        }
+    }
+    let id = SessionId::new(String::from_utf16(&units).unwrap_or_default());
+    match encode_id(&id) {
+        Ok(encoded) if encoded == name => id,
+        _ => SessionId::from(name),
+    }
+}
+
+/// The session name in a file name of the obsolete layout, which kept logs directly in a project directory.
+pub(crate) fn flat_log(name: &str) -> Option<&str> {
+    name.strip_suffix(".zstd")
+        .unwrap_or(name)
+        .strip_suffix(".jsonl")
 }
 
 fn project_dir(cwd: &str) -> Result<String, StoreError> {
@@ -136,8 +175,16 @@ mod tests {
         ];
         for (id, name) in cases {
             assert_eq!(encode_id(&id.into()).unwrap(), name);
+            assert_eq!(decode_id(name), id.into());
         }
         assert!(encode_id(&"".into()).is_err());
+    }
+
+    #[test]
+    fn a_name_that_no_id_has_stands_for_itself() {
+        for name in ["a b", "~00", "~D83D", "~0041", "~00e4", "ä", ".", "..", ""] {
+            assert_eq!(decode_id(name), name.into());
+        }
     }
 
     #[test]

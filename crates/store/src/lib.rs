@@ -33,8 +33,11 @@ mod error;
 mod jsonl;
 mod layout;
 mod lock;
+mod note;
 mod persistence;
+mod read;
 mod repair;
+mod tree;
 mod writer;
 
 pub use disk::{Disk, LogFile, RealDisk};

@@ -3,9 +3,14 @@
 //! The lock is `flock`, shared with DSH. It is held while the file is open and falls with the process; the file is never
 //! deleted. After locking, the inode behind the path is compared with the locked one: a directory that was swapped
 //! meanwhile must not leave two writers with two locks.
+//!
+//! A second lock, on the root directory itself, is held for the moment in which a new id is claimed: so two processes that
+//! create the same id, in two projects or with two packings, do not both find it free.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use offshoot_session::SessionId;
 
@@ -16,7 +21,7 @@ const ATTEMPTS: usize = 3;
 /// A held lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -40,11 +45,28 @@ impl Lock {
                     return Err(StoreError::io("take the lock", path)(error));
                 }
             }
-            if is_same_file(&file, path) {
-                return Ok(Self { _file: file });
+            let lock = Self { file };
+            if is_same_file(&lock.file, path) {
+                return Ok(lock);
             }
         }
         Err(owned())
+    }
+
+    /// Waits for the lock on a directory; nobody holds it longer than it takes to publish one file. `None` where the file
+    /// system locks no directories: there only the check that follows stands between two processes.
+    pub(crate) fn directory(dir: &Path) -> Option<Self> {
+        let file = File::open(dir).ok()?;
+        file.lock().ok()?;
+        Some(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    /// Explicitly, not by closing: a child process that is being started holds a copy of every open file until it runs
+    /// its own program, and with the copy it would hold the lock.
+    fn drop(&mut self) {
+        let _closing_unlocks_too = self.file.unlock();
     }
 }
 
@@ -61,4 +83,37 @@ fn is_same_file(file: &File, path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_same_file(_: &File, path: &Path) -> bool {
     fs::metadata(path).is_ok()
+}
+
+/// The ids of sessions that were created in this process and are not on disk yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims(Arc<Mutex<BTreeSet<SessionId>>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    claims: Claims,
+    id: SessionId,
+}
+
+impl Claims {
+    /// `None` if the id is taken.
+    pub(crate) fn take(&self, id: &SessionId) -> Option<Claim> {
+        let fresh = self.ids().insert(id.clone());
+        fresh.then(|| Claim {
+            claims: self.clone(),
+            id: id.clone(),
+        })
+    }
+
+    fn ids(&self) -> std::sync::MutexGuard<'_, BTreeSet<SessionId>> {
+        // A set of ids is whole between any two operations.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.claims.ids().remove(&self.id);
+    }
 }

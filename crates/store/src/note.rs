@@ -6,11 +6,11 @@
 //! finds a note finishes that work, if the log is still in a state that the work passes through.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use crate::StoreError;
-use crate::disk::{LogFile, new_file, sync_dir};
+use crate::disk::{Disk, LogFile, sync_dir};
 use crate::layout::REPAIR_NAME;
 
 const MAGIC: &[u8] = b"offshoot-repair 1\n";
@@ -58,8 +58,9 @@ impl Note {
 }
 
 /// Cuts the log to `keep` and puts `bytes` behind it, so that a crash at any moment leaves a log that still has, or again
-/// gets, all of them.
+/// gets, all of them. `current` is what the log holds.
 pub(crate) fn replace_tail(
+    disk: &dyn Disk,
     dir: &Path,
     log: &mut dyn LogFile,
     path: &Path,
@@ -77,33 +78,38 @@ pub(crate) fn replace_tail(
         bytes,
     };
     let note_path = dir.join(REPAIR_NAME);
-    let failed = StoreError::io("write the repair note", &note_path);
-    new_file(&note_path)
-        .and_then(|mut file| {
-            file.write_all(&note.encode())?;
-            file.sync_all()
-        })
-        .map_err(failed)?;
-    sync_dir(dir)?;
+    let written = disk
+        .create_file(&note_path)
+        .and_then(|mut file| file.append(&note.encode()).and_then(|()| file.sync()))
+        .and_then(|()| disk.sync_dir(dir));
+    if let Err(error) = written {
+        // The log is untouched, so the note is worth nothing. If it stays, it is whole and right, or not whole.
+        let _ignored = disk.remove(&note_path);
+        return Err(StoreError::io("write the repair note", note_path)(error));
+    }
     apply(log, path, &note)?;
-    remove(dir, &note_path)
+    remove(disk, dir, &note_path)
 }
 
-/// Finishes a repair that a crash has stopped. Returns whether the log was changed.
-pub(crate) fn resume(dir: &Path, log: &mut dyn LogFile, path: &Path) -> Result<bool, StoreError> {
+/// Finishes a repair that a crash has stopped, and removes a note that no longer applies. To be called by whoever holds
+/// the session's lock.
+pub(crate) fn resume(
+    disk: &dyn Disk,
+    dir: &Path,
+    log: &mut dyn LogFile,
+    path: &Path,
+) -> Result<(), StoreError> {
     let note_path = dir.join(REPAIR_NAME);
     let text = match fs::read(&note_path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(StoreError::io("read the repair note", note_path)(error)),
     };
-    let current = fs::read(path).map_err(StoreError::io("read the log", path))?;
-    let note = Note::decode(&text).filter(|note| note.applies_to(&current));
-    if let Some(note) = &note {
-        apply(log, path, note)?;
+    let current = fs::read(path).map_err(StoreError::io("read", path))?;
+    if let Some(note) = Note::decode(&text).filter(|note| note.applies_to(&current)) {
+        apply(log, path, &note)?;
     }
-    remove(dir, &note_path)?;
-    Ok(note.is_some())
+    remove(disk, dir, &note_path)
 }
 
 /// What a reader sees instead of the file while a repair is under way: the log as it will be.
@@ -115,16 +121,20 @@ pub(crate) fn pending(dir: &Path, current: &[u8]) -> Option<Vec<u8>> {
     Some(log)
 }
 
+/// The cut is durable before anything is written behind it: after a power cut the log is at a point that the repair
+/// passes through, and no mixture of old and new bytes.
 fn apply(log: &mut dyn LogFile, path: &Path, note: &Note) -> Result<(), StoreError> {
     log.truncate(note.keep)
+        .and_then(|()| log.sync())
         .and_then(|()| log.append(&note.bytes))
         .and_then(|()| log.sync())
         .map_err(StoreError::io("repair", path))
 }
 
-fn remove(dir: &Path, note: &Path) -> Result<(), StoreError> {
-    fs::remove_file(note).map_err(StoreError::io("remove the repair note", note))?;
-    sync_dir(dir)
+fn remove(disk: &dyn Disk, dir: &Path, note: &Path) -> Result<(), StoreError> {
+    disk.remove(note)
+        .map_err(StoreError::io("remove the repair note", note))?;
+    sync_dir(disk, dir)
 }
 
 #[cfg(test)]

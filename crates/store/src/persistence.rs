@@ -31,7 +31,8 @@ pub trait Persistence: Send + Sync + fmt::Debug {
     /// As [`Persistence::read`]; another writer; a session that no provider would accept going on. Nothing is written then.
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError>;
 
-    /// What is there, by header only: no body is read. One bad file never hides another.
+    /// What is there, by header only: no body is read. One bad file never hides another, and what cannot be looked into
+    /// is listed as a problem of its own.
     ///
     /// # Errors
     /// The root itself cannot be read. A root that does not exist is an empty one.
@@ -97,9 +98,9 @@ pub struct Repair {
 pub struct Listed {
     /// The id: of the header, or what the directory's name says where the header cannot be read.
     pub id: SessionId,
-    /// The file.
+    /// The file, or the directory that cannot be looked into.
     pub path: PathBuf,
-    /// When the file last changed, in ms since the epoch.
+    /// When it last changed, in ms since the epoch.
     pub modified: i64,
     /// The header, or why there is none to show.
     pub header: Result<SessionHeader, StoreError>,

@@ -4,105 +4,96 @@ use std::path::Path;
 use std::sync::Arc;
 
 use offshoot_format::Container;
-use offshoot_session::{Event, LogOffset, SessionHeader};
+use offshoot_session::{Body, Event, LogOffset, SeedError, SessionHeader};
 
 use crate::StoreError;
-use crate::disk::{Disk, LogFile, create_dirs, publish};
-use crate::jsonl::Place;
+use crate::disk::{Disk, LogFile, PublishError, create_dirs, parent, publish, sync_dir};
 use crate::layout::LOCK_NAME;
-use crate::lock::Lock;
+use crate::lock::{Claim, Lock};
 use crate::persistence::SessionWriter;
+use crate::tree::{Place, Tree};
 
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     /// Nothing is on disk yet.
-    Unwritten,
+    Unwritten {
+        /// What the file will begin with.
+        header: Vec<u8>,
+        tree: Tree,
+        _claim: Claim,
+    },
     /// The log is there, locked, and good up to its end.
-    Open { log: Box<dyn LogFile>, _lock: Lock },
-    /// A failed append could not be taken back: what the file holds is not known.
+    Open {
+        log: Box<dyn LogFile>,
+        size: u64,
+        _lock: Lock,
+    },
+    /// A failed write could not be taken back: what the file holds is not known. The lock is given up, so that opening
+    /// the session anew can repair it.
     Poisoned { append: String, rollback: String },
 }
 
 #[derive(Debug)]
 pub(crate) struct Writer {
-    disk: Arc<dyn Disk>,
-    place: Place,
-    header: SessionHeader,
-    container: Container,
-    stored: LogOffset,
-    state: State,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) place: Place,
+    pub(crate) header: SessionHeader,
+    pub(crate) container: Container,
+    pub(crate) stored: LogOffset,
+    pub(crate) state: State,
 }
 
 impl Writer {
-    pub(crate) fn new(
-        disk: Arc<dyn Disk>,
-        place: Place,
-        header: SessionHeader,
-        container: Container,
-    ) -> Self {
-        Self {
-            disk,
-            place,
-            header,
-            container,
-            stored: LogOffset::START,
-            state: State::Unwritten,
-        }
-    }
-
-    pub(crate) fn opened(
-        disk: Arc<dyn Disk>,
-        place: Place,
-        header: SessionHeader,
-        container: Container,
-        stored: LogOffset,
-        log: Box<dyn LogFile>,
-        lock: Lock,
-    ) -> Self {
-        let state = State::Open { log, _lock: lock };
-        Self {
-            disk,
-            place,
-            header,
-            container,
-            stored,
-            state,
-        }
-    }
-
     /// Header and first batch appear together: a crash leaves no file or a complete one.
-    fn materialize(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+    fn materialize(
+        &self,
+        mut bytes: Vec<u8>,
+        tree: &Tree,
+        events: &[Arc<Event>],
+    ) -> Result<State, StoreError> {
         let Place { dir, path } = &self.place;
-        let taken = || StoreError::AlreadyExists {
-            id: self.header.id.clone(),
-            path: path.clone(),
-        };
-        if path.exists() {
-            return Err(taken());
-        }
-        create_dirs(dir)?;
-        let lock = Lock::take(&dir.join(LOCK_NAME), &self.header.id)?;
-        let format = |source| StoreError::Format {
+        let disk = &*self.disk;
+        check_seed(&self.header, events).map_err(|source| StoreError::Seed {
             path: path.clone(),
             source,
-        };
-        let mut bytes = self.container.header(&self.header).map_err(format)?;
-        bytes.extend(self.container.batch(events.iter().map(|event| &**event)));
-        publish(path, &bytes, &unique()).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => taken(),
-            _ => StoreError::io("create", path)(error),
         })?;
-        let log = self
-            .disk
-            .open_log(path)
-            .map_err(StoreError::io("open", path))?;
-        self.state = State::Open { log, _lock: lock };
-        Ok(())
+        bytes.extend(self.batch(events));
+        tree.check_free(&self.header.id)?;
+        create_dirs(disk, &tree.root)?;
+        // The id may have been taken meanwhile, under another name in another place. From here on nobody takes it.
+        let _naming = Lock::directory(&tree.root);
+        tree.check_free(&self.header.id)?;
+        create_dirs(disk, dir)?;
+        // Somebody else may have created one of these just now and not have made it durable yet.
+        for dir in [parent(dir), &tree.root] {
+            sync_dir(disk, dir)?;
+        }
+        let lock = Lock::take(&dir.join(LOCK_NAME), &self.header.id)?;
+        let size = bytes.len() as u64;
+        let log = publish(disk, path, &bytes).map_err(|error| match error {
+            PublishError::Taken => StoreError::AlreadyExists {
+                id: self.header.id.clone(),
+                path: path.clone(),
+            },
+            PublishError::Failed(error) => StoreError::io("create", path)(error),
+            PublishError::Unknown { failed, undo } => StoreError::Poisoned {
+                path: path.clone(),
+                append: failed.to_string(),
+                rollback: undo.to_string(),
+            },
+        })?;
+        Ok(State::Open {
+            log,
+            size,
+            _lock: lock,
+        })
     }
-}
 
-impl SessionWriter for Writer {
-    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+    fn batch(&self, events: &[Arc<Event>]) -> Vec<u8> {
+        self.container.batch(events.iter().map(|event| &**event))
+    }
+
+    fn check_follows(&self, events: &[Arc<Event>]) -> Result<(), StoreError> {
         for (expected, event) in (self.stored.get()..).zip(events) {
             if event.seq().get() != expected {
                 return Err(StoreError::AppendMismatch {
@@ -112,32 +103,46 @@ impl SessionWriter for Writer {
                 });
             }
         }
-        let path = self.place.path.clone();
+        Ok(())
+    }
+
+    fn write(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+        let batch = self.batch(events);
+        let path = &self.place.path;
         match &mut self.state {
-            State::Unwritten => self.materialize(events)?,
-            State::Poisoned { append, rollback } => {
-                return Err(StoreError::Poisoned {
-                    path,
-                    append: append.clone(),
-                    rollback: rollback.clone(),
-                });
+            State::Unwritten { header, tree, .. } => {
+                let (header, tree) = (header.clone(), tree.clone());
+                self.state = self.materialize(header, &tree, events)?;
+                Ok(())
             }
-            State::Open { log, .. } => {
-                let batch = self.container.batch(events.iter().map(|event| &**event));
-                if let Err(failure) = append_or_roll_back(&mut **log, &path, &batch) {
-                    if let StoreError::Poisoned {
-                        append, rollback, ..
-                    } = &failure
-                    {
-                        self.state = State::Poisoned {
-                            append: append.clone(),
-                            rollback: rollback.clone(),
-                        };
-                    }
-                    return Err(failure);
-                }
+            State::Open { log, size, .. } => {
+                append_or_roll_back(&mut **log, path, *size, &batch)?;
+                *size += batch.len() as u64;
+                Ok(())
             }
+            State::Poisoned { append, rollback } => Err(StoreError::Poisoned {
+                path: path.clone(),
+                append: append.clone(),
+                rollback: rollback.clone(),
+            }),
         }
+    }
+}
+
+impl SessionWriter for Writer {
+    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+        self.check_follows(events)?;
+        let written = self.write(events);
+        if let Err(StoreError::Poisoned {
+            append, rollback, ..
+        }) = &written
+        {
+            self.state = State::Poisoned {
+                append: append.clone(),
+                rollback: rollback.clone(),
+            };
+        }
+        written?;
         self.stored = LogOffset::new(self.stored.get() + events.len() as u64);
         Ok(())
     }
@@ -147,22 +152,40 @@ impl SessionWriter for Writer {
     }
 }
 
-/// Appends and syncs, or restores the size from before.
+/// A file whose header and first batch contradict each other would never be read again.
+fn check_seed(header: &SessionHeader, events: &[Arc<Event>]) -> Result<(), SeedError> {
+    let marker = events
+        .iter()
+        .rfind(|event| matches!(event.body(), Body::EndSeed { inherited: true }));
+    match (header.is_seeded, marker) {
+        (true, None) => Err(SeedError::SeedMissing),
+        (false, Some(marker)) => Err(SeedError::UnexpectedInheritance(marker.seq().before())),
+        _ => Ok(()),
+    }
+}
+
+/// Appends behind byte `size`, which is where the log must end, and syncs; or restores that size.
 pub(crate) fn append_or_roll_back(
     log: &mut dyn LogFile,
     path: &Path,
+    size: u64,
     bytes: &[u8],
 ) -> Result<(), StoreError> {
     if bytes.is_empty() {
         return Ok(());
     }
-    let before = log
+    let found = log
         .size()
         .map_err(StoreError::io("read the size of", path))?;
+    if found != size {
+        return Err(StoreError::Changed {
+            path: path.to_owned(),
+        });
+    }
     let Err(append) = log.append(bytes).and_then(|()| log.sync()) else {
         return Ok(());
     };
-    match log.truncate(before).and_then(|()| log.sync()) {
+    match log.truncate(size).and_then(|()| log.sync()) {
         Ok(()) => Err(StoreError::io("append to", path)(append)),
         Err(rollback) => Err(StoreError::Poisoned {
             path: path.to_owned(),
@@ -170,12 +193,4 @@ pub(crate) fn append_or_roll_back(
             rollback: rollback.to_string(),
         }),
     }
-}
-
-/// Names a temporary file that nobody else has: the process and a counter, twelve hex digits as readers expect them.
-fn unique() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed) & 0xFFFF;
-    format!("{:08x}{count:04x}", std::process::id())
 }

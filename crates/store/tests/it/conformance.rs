@@ -4,9 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use offshoot_format::Container;
-use offshoot_session::{
-    LogOffset, Seq, Session, SessionHeader, SessionId, build_fork_seed, latest_completed_boundary,
-};
+use offshoot_session::{LogOffset, Seq, Session, SessionHeader, SessionId, build_fork_seed};
 use offshoot_store::{Persistence as _, Repair};
 
 use crate::support::{BOTH, Home, NOW, event, events, file_bytes, header, log, texts};
@@ -404,27 +402,4 @@ fn every_session_is_listed_with_its_header_and_no_body_is_read() {
             .collect();
         assert_eq!(listed, expected);
     }
-}
-
-#[test]
-fn the_default_cut_of_a_stored_session_is_the_end_of_its_last_turn() {
-    let home = Home::new();
-    let mut all = events(16);
-    all.push(event(
-        r#"{"type":"turn/start","seq":16,"time":200,"data":{"turn":2}}"#,
-    ));
-    home.put_log(
-        "demo",
-        Container::Zstd,
-        file_bytes(Container::Zstd, &header("demo"), &[&all]),
-    );
-    let read = home
-        .store(Container::Zstd)
-        .read(&"demo".into())
-        .unwrap()
-        .stored;
-    assert_eq!(
-        latest_completed_boundary(read.log.events().map(|event| &**event)),
-        Some(Seq::new(15))
-    );
 }

@@ -7,6 +7,13 @@
 )]
 
 mod bad_input;
+mod child;
 mod conformance;
+mod crash;
+mod dsh_home;
+mod faulty;
 mod layout;
+mod locks;
+mod rollback;
 mod support;
+mod torn;

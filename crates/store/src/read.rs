@@ -1,0 +1,153 @@
+//! Reading one log, without a lock and without writing, also while somebody else writes (`reference/persistence.md` §1.11).
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _, Seek as _};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use offshoot_format::{
+    CURRENT_VERSION, Container, FormatError, FrameScan, StoredSession, decode_as, decode_header,
+    read_header, scan_frame,
+};
+use offshoot_session::SessionHeader;
+
+use crate::tree::Found;
+use crate::{StoreError, note};
+
+/// How often a log that changes while it is read is read again.
+const ATTEMPTS: usize = 3;
+const CHUNK: u64 = 8 << 10;
+
+/// A log's bytes at one moment: what is in the file, or what a repair on its way will make of it.
+pub(crate) fn bytes_of(found: &Found) -> Result<(Vec<u8>, Metadata), StoreError> {
+    let path = &found.place.path;
+    let failed = |error| StoreError::io("read", path)(error);
+    let mut file = open(path)?;
+    let mut read = || -> io::Result<_> {
+        let mut attempt = 1;
+        loop {
+            let before = file.metadata()?;
+            let mut bytes = Vec::new();
+            file.rewind()?;
+            file.by_ref().take(before.len()).read_to_end(&mut bytes)?;
+            // Between the two looks at the file: a log that a repair has cut has its note for as long as it is like that.
+            let pending = note::pending(&found.place.dir, &bytes);
+            let after = file.metadata()?;
+            let stable = bytes.len() as u64 == before.len()
+                && after.len() == before.len()
+                && after.modified().ok() == before.modified().ok();
+            // One that changes all the time is read up to where it ended when reading began.
+            if stable || attempt == ATTEMPTS {
+                return Ok((pending.unwrap_or(bytes), after));
+            }
+            attempt += 1;
+        }
+    };
+    read().map_err(failed)
+}
+
+/// Validates the bytes of a log.
+pub(crate) fn decode(found: &Found, bytes: &[u8]) -> Result<StoredSession, StoreError> {
+    check_not_newer(found)
+        .and_then(|()| decode_as(found.generation.container, bytes))
+        .and_then(|stored| check_version(found).map(|()| stored))
+        .map_err(|source| format(found, source))
+}
+
+/// The header alone: the first line, or the first frame.
+pub(crate) fn header_of(found: &Found) -> Result<SessionHeader, StoreError> {
+    let path = &found.place.path;
+    check_not_newer(found).map_err(|source| format(found, source))?;
+    let bytes =
+        head(open(path)?, found.generation.container).map_err(StoreError::io("read", path))?;
+    read_header(found.generation.container, &bytes)
+        .and_then(|line| decode_header(&line))
+        .and_then(|header| check_version(found).map(|()| header))
+        .map_err(|source| format(found, source))
+}
+
+/// When a file last changed, in ms since the epoch.
+pub(crate) fn modified(meta: &Metadata) -> i64 {
+    let since = meta
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .unwrap_or(0)
+}
+
+/// A log that is a link may be written under another lock by whoever reaches it by its own name.
+pub(crate) fn check_writable(path: &Path) -> Result<(), StoreError> {
+    let meta = fs::symlink_metadata(path).map_err(StoreError::io("read", path))?;
+    if meta.is_symlink() {
+        return Err(StoreError::NotAFile {
+            path: path.to_owned(),
+            found: "a symbolic link",
+        });
+    }
+    Ok(())
+}
+
+/// Looks before it opens: opening a pipe would wait for somebody to write to it.
+fn open(path: &Path) -> Result<File, StoreError> {
+    let failed = |error| StoreError::io("read", path)(error);
+    let meta = fs::metadata(path).map_err(failed)?;
+    if meta.is_file() {
+        return File::open(path).map_err(failed);
+    }
+    Err(StoreError::NotAFile {
+        path: path.to_owned(),
+        found: match meta.is_dir() {
+            true => "a directory",
+            false => "neither a file nor a directory",
+        },
+    })
+}
+
+fn head(mut file: File, container: Container) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    loop {
+        let before = bytes.len();
+        file.by_ref().take(CHUNK).read_to_end(&mut bytes)?;
+        let whole = match container {
+            Container::Raw => bytes[before..].contains(&b'\n'),
+            Container::Zstd => !matches!(scan_frame(&bytes), Ok(FrameScan::Incomplete)),
+        };
+        if whole || bytes.len() == before {
+            return Ok(bytes);
+        }
+    }
+}
+
+fn format(found: &Found, source: FormatError) -> StoreError {
+    StoreError::Format {
+        path: found.place.path.clone(),
+        source,
+    }
+}
+
+/// Nothing is known about what a newer version keeps in its files, so they are not even looked into.
+fn check_not_newer(found: &Found) -> Result<(), FormatError> {
+    let version = found.generation.version;
+    if version > CURRENT_VERSION {
+        return Err(FormatError::UnsupportedVersion {
+            version: version.to_string(),
+            current: CURRENT_VERSION,
+        });
+    }
+    Ok(())
+}
+
+/// The header has been read as one of this version; the file name must say the same.
+fn check_version(found: &Found) -> Result<(), FormatError> {
+    let named = found.generation.version;
+    if named != CURRENT_VERSION {
+        return Err(FormatError::Inconsistent {
+            reason: format!(
+                "the file name says version {named}, the header says {CURRENT_VERSION}"
+            ),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Parts of tests that need a process of their own: this very program, told by a variable what to do.
+
+use std::env;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use offshoot_format::Container;
+use offshoot_store::{JsonlStore, Persistence as _};
+
+use crate::faulty::{Fault, FaultyDisk};
+use crate::support::{NOW, events, header};
+
+const JOB: &str = "OFFSHOOT_STORE_TEST_JOB";
+const ROOT: &str = "OFFSHOOT_STORE_TEST_ROOT";
+const CONTAINER: &str = "OFFSHOOT_STORE_TEST_CONTAINER";
+const STEP: &str = "OFFSHOOT_STORE_TEST_STEP";
+const READY: &str = "the child is ready";
+
+/// What a child process runs. On its own it has nothing to do.
+#[test]
+fn entry() {
+    let Ok(job) = env::var(JOB) else {
+        return;
+    };
+    let root = env::var_os(ROOT).unwrap();
+    let container = match env::var(CONTAINER).unwrap().as_str() {
+        "raw" => Container::Raw,
+        _ => Container::Zstd,
+    };
+    let store = JsonlStore::new(&root, container);
+    let _held: Box<dyn std::any::Any> = match job.as_str() {
+        "repair" => {
+            let step = env::var(STEP).unwrap().parse().unwrap();
+            let store = JsonlStore::on(&root, container, FaultyDisk::new(Fault::Kill, step));
+            store.open(&"demo".into(), NOW).unwrap();
+            return;
+        }
+        "unreadable" => {
+            crate::locks::one_unreadable_directory_hides_nothing_else();
+            println!("{READY}");
+            return;
+        }
+        "hold" => Box::new(store.open(&"demo".into(), NOW).unwrap()),
+        "create" => {
+            let mut writer = store.create(&header("demo")).unwrap();
+            writer.append(&events(2)).unwrap();
+            Box::new(writer)
+        }
+        other => panic!("no such job: {other}"),
+    };
+    println!("{READY}");
+    // Until the parent closes the pipe, or kills this process.
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+fn command(job: &str, root: &Path, container: Container) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", "child::entry", "--nocapture", "--test-threads=1"])
+        .env(JOB, job)
+        .env(ROOT, root)
+        .env(
+            CONTAINER,
+            if container == Container::Raw {
+                "raw"
+            } else {
+                "zstd"
+            },
+        )
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Repairs session `demo` in a process that is killed at a step. Whether it was.
+pub(crate) fn repair(root: &Path, container: Container, step: u64) -> bool {
+    let status = command("repair", root, container)
+        .env(STEP, step.to_string())
+        .status()
+        .unwrap();
+    let killed = status.signal() == Some(9);
+    assert!(killed || status.success(), "step {step}: {status}");
+    killed
+}
+
+/// Runs a job under an account that file modes apply to. Whether it went well.
+pub(crate) fn as_nobody(job: &str) -> bool {
+    let mut command = command(job, Path::new("/"), Container::Raw);
+    command.uid(65_534).gid(65_534).stdout(Stdio::piped());
+    let output = command.output().unwrap();
+    // A name that selects no test would look like success too.
+    output.status.success() && String::from_utf8_lossy(&output.stdout).contains(READY)
+}
+
+/// A process that has session `demo` open for writing.
+#[derive(Debug)]
+pub(crate) struct Holder(Child);
+
+impl Holder {
+    pub(crate) fn start(job: &str, root: &Path, container: Container) -> Self {
+        let mut child = command(job, root, container)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = lines.map_while(Result::ok).any(|line| line.contains(READY));
+        assert!(ready, "the child could not open the session");
+        Self(child)
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        assert_eq!(self.0.wait().unwrap().signal(), Some(9));
+    }
+
+    /// Lets it close the session and end.
+    pub(crate) fn finish(mut self) {
+        let mut stdin = self.0.stdin.take().unwrap();
+        stdin.flush().unwrap();
+        drop(stdin);
+        // Its last lines have nobody to read them, so only that it ended counts.
+        self.0.wait().unwrap();
+    }
+}

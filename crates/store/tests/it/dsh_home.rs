@@ -1,0 +1,122 @@
+//! A home that DSH made and goes on using: it is read as it is, and no byte of it changes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::time::SystemTime;
+
+use offshoot_format::Container;
+use offshoot_store::{JsonlStore, Persistence as _};
+
+use crate::support::{Home, TWO_CALLS, event, events};
+
+const COMPLETED: &str = r#"{"type":"session","version":4,"id":"session-4f1c","createdAt":50,"cwd":"/work/demo","isSeeded":false,"delegationDepth":0}"#;
+const CRASHED: &str = r#"{"type":"session","version":4,"id":"session-9a20","createdAt":60,"isSeeded":false,"delegationDepth":0,"agentPreset":"careful"}"#;
+const CHILD: &str = r#"{"type":"session","version":4,"id":"session/child 1","createdAt":70,"cwd":"/work/demo","parentSession":"session-4f1c","isSeeded":true,"delegationDepth":0}"#;
+const SUBAGENT: &str = r#"{"type":"session","version":4,"id":"session-sub","createdAt":80,"cwd":"C:\\Users\\me","parentSession":"session-4f1c","isSeeded":false,"origin":"subagent","delegationDepth":1}"#;
+const OLD: &str = r#"{"type":"session","version":0,"id":"demo-a","createdAt":1000,"cwd":"/work/demo","delegationDepth":0}"#;
+
+fn packed(header: &str, rows: usize) -> Vec<u8> {
+    // The header line as DSH wrote it, in a frame of its own.
+    let header = offshoot_format::decode_header(header).unwrap();
+    let mut bytes = Container::Zstd.header(&header).unwrap();
+    for event in events(rows) {
+        bytes.extend(Container::Zstd.batch([&*event]));
+    }
+    bytes
+}
+
+fn put_everything(home: &Home) {
+    let lines = |header: &str, rows: &str| format!("{header}\n{rows}");
+    home.put(
+        "--work-demo--/session-4f1c/session.v4.jsonl.zstd",
+        packed(COMPLETED, 16),
+    );
+    home.put("--work-demo--/session-4f1c/session.lock", "");
+    home.put(
+        "--work-demo--/session-4f1c/session.v3.jsonl.zstd",
+        "history",
+    );
+    home.put("--work-demo--/session-4f1c/session.jsonl", lines(OLD, ""));
+    let mut crashed: String = TWO_CALLS
+        .lines()
+        .take(8)
+        .fold(String::new(), |mut text, row| {
+            writeln!(text, "{row}").unwrap();
+            text
+        });
+    crashed.push_str(r#"{"type":"tool/call","seq":8,"ti"#);
+    home.put(
+        "_no-cwd/session-9a20/session.v4.jsonl",
+        lines(CRASHED, &crashed),
+    );
+    let mut child = Container::Zstd
+        .header(&offshoot_format::decode_header(CHILD).unwrap())
+        .unwrap();
+    let mut seed = events(16);
+    seed.push(event(
+        r#"{"type":"session/end-seed","seq":16,"time":132,"data":{"inherited":true}}"#,
+    ));
+    child.extend(Container::Zstd.batch(seed.iter().map(|event| &**event)));
+    home.put(
+        "--work-demo--/session~002Fchild~00201/session.v4.jsonl.zstd",
+        child,
+    );
+    home.put(
+        "--C-Users-me--/session-sub/session.v4.jsonl",
+        lines(SUBAGENT, ""),
+    );
+    home.put("--work-demo--/demo-a/session.jsonl", lines(OLD, ""));
+    home.put(
+        "--work-demo--/demo-b/session.v4.jsonl.zstd.0123456789ab.tmp",
+        "left behind",
+    );
+    home.put("../config.toml", "model = \"acme-small\"\n");
+    home.put("../skills/README.md", "not ours\n");
+}
+
+fn times(home: &Home) -> Vec<(String, SystemTime)> {
+    let root = home.root().parent().unwrap().to_owned();
+    let names = home.tree().into_keys();
+    names
+        .map(|name| {
+            let time = fs::metadata(root.join(&name)).unwrap().modified().unwrap();
+            (name, time)
+        })
+        .collect()
+}
+
+#[test]
+fn listing_and_reading_a_home_of_dsh_changes_no_byte_of_it() {
+    let home = Home::new();
+    put_everything(&home);
+    let (before, times_before) = (home.tree(), times(&home));
+
+    let mut told = String::new();
+    let store = JsonlStore::new(home.root(), Container::Zstd);
+    for listed in store.list().unwrap() {
+        let header = match &listed.header {
+            Ok(header) => serde_json::to_string(header).unwrap(),
+            Err(error) => format!("{}: {error}", error.code()),
+        };
+        let read = match store.read(&listed.id) {
+            Ok(read) => format!(
+                "{} events, {} inherited, torn: {:?}",
+                read.stored.log.end(),
+                read.stored.inherited,
+                read.stored.tail.map(|tail| tail.bytes)
+            ),
+            Err(error) => format!("{}: {error}", error.code()),
+        };
+        let path = listed.path.display();
+        write!(
+            told,
+            "{}\n  {}\n  {header}\n  {read}\n",
+            listed.id,
+            home.shorten(&path.to_string())
+        )
+        .unwrap();
+    }
+    insta::assert_snapshot!(home.shorten(&told));
+    assert_eq!(home.tree(), before);
+    assert_eq!(times(&home), times_before);
+}

@@ -1,0 +1,221 @@
+//! One writer, in this process and between processes; readers need no lock and leave no trace.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use offshoot_format::Container;
+use offshoot_store::{JsonlStore, Persistence as _};
+
+use crate::child::{self, Holder};
+use crate::support::{BOTH, Home, NOW, events, file_bytes, header, texts};
+
+fn put(home: &Home, container: Container) {
+    let bytes = file_bytes(container, &header("demo"), &[&events(16)]);
+    home.put_log("demo", container, bytes);
+}
+
+/// A second writer is refused and nothing changes, while everything that only reads goes on.
+fn check_held(home: &Home, store: &JsonlStore) {
+    let before = home.tree();
+    let refused = store.open(&"demo".into(), NOW).unwrap_err();
+    assert_eq!(
+        home.shorten(&refused.to_string()),
+        "session `demo` is open for writing elsewhere (`<root>/--work-demo--/demo/session.lock` is locked)"
+    );
+    assert_eq!(refused.code(), "SESSION_ALREADY_OWNED");
+    assert_eq!(
+        refused.hint().unwrap(),
+        "close it there, or fork it: a fork needs no lock on its source"
+    );
+    let again = store.create(&header("demo")).unwrap_err();
+    assert_eq!(again.code(), "SESSION_ALREADY_EXISTS");
+    store.read(&"demo".into()).unwrap();
+    let list = store.list().unwrap();
+    assert_eq!(list.len(), 1);
+    assert!(list[0].header.is_ok());
+    assert_eq!(home.tree(), before);
+}
+
+#[test]
+fn a_second_writer_in_this_process_is_refused_until_the_first_is_dropped() {
+    for container in BOTH {
+        let home = Home::new();
+        put(&home, container);
+        let store = home.store(container);
+        let opened = store.open(&"demo".into(), NOW).unwrap();
+        check_held(&home, &store);
+        check_held(&home, &home.store(container));
+        drop(opened.session);
+        check_held(&home, &store);
+        drop(opened.writer);
+        store.open(&"demo".into(), NOW).unwrap();
+    }
+}
+
+#[test]
+fn the_creator_of_a_session_is_its_writer() {
+    for container in BOTH {
+        let home = Home::new();
+        let store = home.store(container);
+        let mut writer = store.create(&header("demo")).unwrap();
+        writer.append(&events(2)).unwrap();
+        check_held(&home, &store);
+        drop(writer);
+        store.open(&"demo".into(), NOW).unwrap();
+    }
+}
+
+#[test]
+fn a_second_writer_in_another_process_is_refused_until_the_first_ends_or_is_killed() {
+    for container in BOTH {
+        for job in ["hold", "create"] {
+            let home = Home::new();
+            if job == "hold" {
+                put(&home, container);
+            }
+            let holder = Holder::start(job, &home.root(), container);
+            let store = home.store(container);
+            check_held(&home, &store);
+            holder.kill();
+            let opened = store.open(&"demo".into(), NOW + 1).unwrap();
+            let rows = texts(opened.session.log().events());
+            let written = if job == "hold" { 16 } else { 2 };
+            assert_eq!(rows[..written], texts(&events(written)));
+            drop(opened);
+
+            let holder = Holder::start("hold", &home.root(), container);
+            check_held(&home, &store);
+            holder.finish();
+            store.open(&"demo".into(), NOW).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_same_id_in_two_processes_is_created_once() {
+    for cwd in [Some("/work/demo"), None] {
+        for container in BOTH {
+            let home = Home::new();
+            let other = offshoot_session::SessionHeader {
+                cwd: cwd.map(str::to_owned),
+                ..header("demo")
+            };
+            let store = home.store(container);
+            let mut loser = store.create(&other).unwrap();
+            let holder = Holder::start("create", &home.root(), Container::Zstd);
+            let before = home.tree();
+            let failure = loser.append(&events(2)).unwrap_err();
+            assert_eq!(failure.code(), "SESSION_ALREADY_EXISTS", "{failure}");
+            assert_eq!(home.tree(), before);
+            holder.kill();
+        }
+    }
+}
+
+#[test]
+fn of_many_that_create_one_id_at_once_exactly_one_succeeds() {
+    let home = Home::new();
+    let start = std::sync::Barrier::new(8);
+    let race = |n: usize| {
+        let header = offshoot_session::SessionHeader {
+            cwd: Some(format!("/project/{n}")),
+            ..header("demo")
+        };
+        // Each thread has a store of its own, as another process would.
+        let store = home.store(BOTH[n % 2]);
+        let mut writer = store.create(&header).unwrap();
+        start.wait();
+        writer.append(&events(2)).is_ok()
+    };
+    let race = &race;
+    let results: Vec<bool> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|n| scope.spawn(move || race(n))).collect();
+        threads.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(results.iter().filter(|&&won| won).count(), 1);
+    let store = home.store(Container::Zstd);
+    assert_eq!(store.list().unwrap().len(), 1);
+    assert!(store.read(&"demo".into()).is_ok());
+}
+
+#[test]
+fn a_reader_leaves_no_trace_and_waits_for_nobody() {
+    for container in BOTH {
+        let home = Home::new();
+        put(&home, container);
+        let before = home.tree();
+        let store = home.store(container);
+        store.read(&"demo".into()).unwrap();
+        store.list().unwrap();
+        store.locate(&"demo".into()).unwrap();
+        assert_eq!(home.tree(), before);
+        let writer = store.open(&"demo".into(), NOW).unwrap();
+        let read = store.read(&"demo".into()).unwrap();
+        assert_eq!(
+            texts(read.stored.log.events()),
+            texts(writer.session.log().events())
+        );
+    }
+}
+
+#[test]
+fn an_unreadable_directory_is_listed_as_a_problem_and_hides_nothing_else() {
+    // For root every directory is readable.
+    if is_root() {
+        assert!(child::as_nobody("unreadable"));
+    } else {
+        one_unreadable_directory_hides_nothing_else();
+    }
+}
+
+fn is_root() -> bool {
+    let home = Home::new();
+    let dir = home.root();
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::read_dir(&dir).is_ok()
+}
+
+pub(crate) fn one_unreadable_directory_hides_nothing_else() {
+    let home = Home::new();
+    put(&home, Container::Raw);
+    home.put("--locked--/inside/session.v4.jsonl", "");
+    home.put("--work-demo--/sealed/session.v4.jsonl", "");
+    let locked = [home.root().join("--locked--"), home.dir("sealed")];
+    for dir in &locked {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let store = home.store(Container::Raw);
+    let listed: Vec<_> = store
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|one| {
+            let state = one
+                .header
+                .map_or_else(|error| error.to_string(), |_| "ok".into());
+            home.shorten(&format!("{} {state}", one.id))
+        })
+        .collect();
+    let missing = store.read(&"inside".into()).unwrap_err().to_string();
+    let sealed = store.open(&"sealed".into(), NOW).unwrap_err().to_string();
+    let good = store.open(&"demo".into(), NOW).map(drop);
+    let created = store.create(&header("new")).map(drop);
+    for dir in &locked {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let denied =
+        |dir: &str| format!("could not list `<root>/{dir}`: Permission denied (os error 13)");
+    assert_eq!(
+        listed,
+        [
+            format!("--locked-- {}", denied("--locked--")),
+            "demo ok".to_owned(),
+            format!("sealed {}", denied("--work-demo--/sealed")),
+        ]
+    );
+    assert_eq!(home.shorten(&missing), denied("--locked--/inside"));
+    assert_eq!(home.shorten(&sealed), denied("--locked--/sealed"));
+    good.unwrap();
+    created.unwrap();
+}
