@@ -24,7 +24,7 @@ pub fn build_request(log: &EventLog, session: &SessionId) -> Result<ModelRequest
     let messages = log
         .messages()
         .map(|message| {
-            serde_json::from_str::<Message>(&message.text)
+            Message::from_stored(&message.text)
                 .map_err(|error| unsendable(message.seq, error.to_string()))
         })
         .collect::<Result<Vec<_>, _>>()?;

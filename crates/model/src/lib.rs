@@ -58,6 +58,7 @@ mod record;
 mod script;
 mod sse;
 mod stream;
+mod surrogates;
 
 pub use assemble::{Assembled, Assembler};
 pub use client::Model;

@@ -5,12 +5,15 @@
 //! does not know are kept as their exact JSON text. This is a reader's view: whoever must reproduce stored bytes keeps
 //! the stored bytes.
 
+use std::borrow::Cow;
+
 use serde::de::Error as _;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::raw::RawJson;
 use crate::stream::ReplayState;
+use crate::surrogates;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -49,6 +52,18 @@ pub struct Message {
 }
 
 impl Message {
+    /// Reads a message as a log stores it. Halves of surrogate pairs, which a log may hold and a request may not, are
+    /// replaced by U+FFFD.
+    ///
+    /// # Errors
+    /// Not a message.
+    pub fn from_stored(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text).or_else(|error| match surrogates::replace_lone(text) {
+            Cow::Borrowed(_) => Err(error),
+            Cow::Owned(text) => serde_json::from_str(&text),
+        })
+    }
+
     /// A message of one text block.
     #[must_use]
     pub fn text(

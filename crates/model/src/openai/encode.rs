@@ -253,7 +253,7 @@ fn wire_messages<'a>(messages: &'a [Message], dialect: Dialect) -> Vec<WireMessa
             Role::User => wire.push(WireMessage::User {
                 content: user_text(&message.content),
             }),
-            Role::Assistant => wire.push(assistant_message(&message.content, dialect)),
+            Role::Assistant => wire.extend(assistant_message(&message.content, dialect)),
             Role::Tool => {
                 wire.push(tool_message(message));
                 tool_images.extend(message.content.iter().filter_map(image_text));
@@ -269,7 +269,9 @@ fn system_message(content: Cow<'_, str>) -> Option<WireMessage<'_>> {
     (!content.is_empty()).then_some(WireMessage::System { content })
 }
 
-fn assistant_message<'a>(content: &'a [ContentBlock], dialect: Dialect) -> WireMessage<'a> {
+/// A message of which this dialect has nothing to say, such as reasoning alone where reasoning is not sent back, is not
+/// sent: providers refuse an assistant message that is empty.
+fn assistant_message<'a>(content: &'a [ContentBlock], dialect: Dialect) -> Option<WireMessage<'a>> {
     let reasoning = joined("", content.iter().filter_map(reasoning_of));
     let tool_calls = content.iter().filter_map(|block| {
         let ContentBlock::ToolCall {
@@ -287,13 +289,17 @@ fn assistant_message<'a>(content: &'a [ContentBlock], dialect: Dialect) -> WireM
             function,
         })
     });
-    WireMessage::Assistant {
-        content: joined("", content.iter().filter_map(text_of)),
-        reasoning_content: Some(reasoning).filter(|reasoning| {
-            dialect.reasoning == ReasoningPassback::ReasoningContent && !reasoning.is_empty()
-        }),
-        tool_calls: tool_calls.collect(),
-    }
+    let content = joined("", content.iter().filter_map(text_of));
+    let reasoning_content = Some(reasoning).filter(|reasoning| {
+        dialect.reasoning == ReasoningPassback::ReasoningContent && !reasoning.is_empty()
+    });
+    let tool_calls: Vec<_> = tool_calls.collect();
+    let is_empty = content.is_empty() && reasoning_content.is_none() && tool_calls.is_empty();
+    (!is_empty).then_some(WireMessage::Assistant {
+        content,
+        reasoning_content,
+        tool_calls,
+    })
 }
 
 fn tool_message(message: &Message) -> WireMessage<'_> {

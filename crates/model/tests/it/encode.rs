@@ -151,6 +151,41 @@ fn an_assistant_turn_carries_text_reasoning_and_raw_arguments() {
 }
 
 #[test]
+fn an_assistant_message_of_which_nothing_is_sent_is_left_out() {
+    let turns = [
+        message(Role::User, vec![ContentBlock::text("hello")]),
+        message(Role::Assistant, vec![reasoning("hm")]),
+        message(Role::Assistant, vec![ContentBlock::text("")]),
+        message(Role::User, vec![ContentBlock::text("go on")]),
+    ];
+    let users = [
+        r#"{"role":"user","content":"hello"}"#,
+        r#"{"role":"user","content":"go on"}"#,
+    ];
+    assert_eq!(
+        messages(&turns, Dialect::openai()),
+        format!("[{},{}]", users[0], users[1])
+    );
+    assert_eq!(
+        messages(&turns, Dialect::compatible()),
+        format!(
+            r#"[{},{{"role":"assistant","content":"","reasoning_content":"hm"}},{}]"#,
+            users[0], users[1]
+        )
+    );
+}
+
+#[test]
+fn half_a_surrogate_pair_in_a_stored_message_is_sent_as_a_replacement_character() {
+    let stored = r#"{"id":"m","role":"user","content":[{"type":"text","text":"a\ud800b"}],"source":{"kind":"user"}}"#;
+    let message = Message::from_stored(stored).unwrap();
+    assert_eq!(
+        messages(&[message], Dialect::compatible()),
+        "[{\"role\":\"user\",\"content\":\"a\u{fffd}b\"}]"
+    );
+}
+
+#[test]
 fn assistant_content_is_a_string_even_when_there_is_no_text() {
     let turns = [
         message(Role::Assistant, vec![reasoning("hm")]),
