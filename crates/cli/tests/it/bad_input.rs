@@ -65,7 +65,7 @@ fn a_wrong_command_line_ends_with_2() {
         &["check"],
         &["run"],
         &["run", ""],
-        &["run", " \n"],
+        &["run", "\n "],
         &["run", "two", "words"],
         &["run", "--at", "3", "Go."],
         &["run", "--session", "a", "--fork", "b", "Go."],
@@ -128,9 +128,9 @@ fn a_wrong_command_line_ends_with_2() {
     "run" ""
     error: invalid value '' for '<PROMPT>': the prompt is empty: say what the agent is to do
 
-    "run" " \n"
-    error: invalid value ' 
-    ' for '<PROMPT>': the prompt is empty: say what the agent is to do
+    "run" "\n "
+    error: invalid value '
+     ' for '<PROMPT>': the prompt is empty: say what the agent is to do
 
     "run" "two" "words"
     error: unexpected argument 'words' found

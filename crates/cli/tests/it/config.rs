@@ -188,48 +188,49 @@ fn a_model_that_cannot_be_called_is_named_with_what_can() {
         (vec!["run", "--model", "small", "Hello?"], None),
         (vec!["run", "Hello?"], Some("small")),
     ] {
-        let said = args.join(" ");
+        let said = env
+            .iter()
+            .chain(&args)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(" ");
         let mut command = offshoot(&home).args(args);
         if let Some(model) = env {
             command = command.env("OFFSHOOT_MODEL", model);
         }
         let output = command.run();
-        all.push_str(&format!(
-            "{said} {}\n{}\n",
-            env.unwrap_or_default(),
-            seen(&output)
-        ));
+        all.push_str(&format!("{said}\n{}\n", seen(&output)));
     }
     assert_snapshot!(all, @r#"
-    run Hello? 
+    run Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: no model was named
     hint: pass --model local/MODEL, or set OFFSHOOT_MODEL, or default_model in `[home]/config.toml`
 
-    run --model nobody/x Hello? 
+    run --model nobody/x Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: provider `nobody` is not configured
     hint: configured are: local; others go into `[home]/config.toml`
 
-    run --model openai/x Hello? 
+    run --model openai/x Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: provider `openai` is not configured
     hint: set OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server
 
-    run --model deepseek/x Hello? 
+    run --model deepseek/x Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: provider `deepseek` is not configured
     hint: set DEEPSEEK_API_KEY
 
-    run --model small Hello? 
+    run --model small Hello?
     exit code: 2
     ----- stdout -----
     ----- stderr -----
@@ -237,7 +238,7 @@ fn a_model_that_cannot_be_called_is_named_with_what_can() {
 
     For more information, try '--help'.
 
-    run Hello? small
+    small run Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
