@@ -25,6 +25,9 @@ pub enum CloseCause {
 pub const TOOL_OUTCOME_UNKNOWN: &str = "TOOL_OUTCOME_UNKNOWN";
 /// The error code of a result for a call that the log does not show as started.
 pub const TOOL_NOT_STARTED: &str = "TOOL_NOT_STARTED";
+/// The text of a repaired result for a call that was not started. Readers of every format version compare it for equality:
+/// the one text of a closer that is not ours to choose (`reference/persistence.md` §5.4).
+pub const INTERRUPTED_NOT_STARTED: &str = "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed.";
 
 impl CloseCause {
     /// The kind of the closing `turn/end` reason.
@@ -39,10 +42,7 @@ impl CloseCause {
     /// What the model is told about a call without a result.
     const fn wording(self, started: bool) -> &'static str {
         match (self, started) {
-            // Compared for equality by readers of every format version: the one text that is not ours to choose (§5.4).
-            (Self::Interrupted, false) => {
-                "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed."
-            }
+            (Self::Interrupted, false) => INTERRUPTED_NOT_STARTED,
             (Self::Interrupted, true) => {
                 "This tool call was started, but it was interrupted before a result was recorded, so its outcome is \
                  unknown: it may have run fully, partly or not at all. Repeat it only if it reads without changing \

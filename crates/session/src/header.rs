@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::SessionId;
 use crate::ids::MAX_SAFE_INTEGER;
-use crate::json::present;
 
 /// Who made the session, when no person did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,46 +14,24 @@ pub enum Origin {
     Subagent,
 }
 
-/// The header of a session. The member order is the one that writers use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// The header of a session. How it is written is its format's business.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHeader {
     /// The session's name.
     pub id: SessionId,
     /// Milliseconds since the Unix epoch.
     pub created_at: u64,
     /// The absolute path the session works in.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
     pub cwd: Option<String>,
     /// The session this one was forked from or delegated by.
-    #[serde(
-        default,
-        rename = "parentSession",
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
     pub parent: Option<SessionId>,
     /// Whether the log begins with events inherited from another session.
     pub is_seeded: bool,
     /// Who made the session, when no person did.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
     pub origin: Option<Origin>,
     /// How many delegations lie above this session; 0 at the top.
     pub delegation_depth: u64,
     /// The preset that its agent was composed from.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
     pub agent_preset: Option<String>,
 }
 

@@ -45,7 +45,8 @@ mod surface;
 
 pub use body::{Body, Call, MessageHead, OffloadTarget, ResultError, StepRef};
 pub use closers::{
-    CloseCause, OpenTail, PendingCall, TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOWN, open_turn_closers,
+    CloseCause, INTERRUPTED_NOT_STARTED, OpenTail, PendingCall, TOOL_NOT_STARTED,
+    TOOL_OUTCOME_UNKNOWN, open_turn_closers,
 };
 pub use derive::DerivedMessage;
 pub use event::{Event, EventDraft, RowError, SurfaceOp};

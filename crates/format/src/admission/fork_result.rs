@@ -5,16 +5,16 @@
 
 use std::borrow::Cow;
 
-use offshoot_session::{Body, Event, MAX_SAFE_INTEGER, MessageHead, SurfaceOp, TOOL_NOT_STARTED};
+use offshoot_session::{
+    Body, Event, INTERRUPTED_NOT_STARTED, MAX_SAFE_INTEGER, MessageHead, SurfaceOp,
+    TOOL_NOT_STARTED,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 const NOT_STARTED_NAME: &str = "ToolNotStartedError";
 const INTERRUPTED: &str = "interrupted-tool-result-";
 const FORKED: &str = "forked-tool-result-";
-
-/// What a crash repair tells the model. Readers of every version compare it for equality.
-const INTERRUPTED_TEXT: &str = "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed.";
 
 /// Rule 6: a result that calls itself the not-started result of a fork must be exactly that.
 pub(super) fn check(event: &Event) -> Result<(), String> {
@@ -81,7 +81,7 @@ pub(crate) fn check_never_started(event: &Event) -> Result<(), String> {
         return Err("it must not have `sourceEventSeqs`".into());
     }
     match only_text(event).map(serde_json::from_str::<Cow<'_, str>>) {
-        Some(Ok(text)) if text == INTERRUPTED_TEXT => Ok(()),
+        Some(Ok(text)) if text == INTERRUPTED_NOT_STARTED => Ok(()),
         _ => Err("its content must be exactly the text of a repair".into()),
     }
 }
