@@ -95,7 +95,10 @@ fn listing_and_reading_a_home_of_dsh_changes_no_byte_of_it() {
     let store = JsonlStore::new(home.root(), Container::Zstd);
     for listed in store.list().unwrap() {
         let header = match &listed.header {
-            Ok(header) => serde_json::to_string(header).unwrap(),
+            Ok(header) => offshoot_format::encode_header(header)
+                .unwrap()
+                .trim_end()
+                .to_owned(),
             Err(error) => format!("{}: {error}", error.code()),
         };
         let read = match store.read(&listed.id) {
