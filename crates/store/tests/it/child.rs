@@ -1,7 +1,9 @@
 //! Parts of tests that need a process of their own: this very program, told by a variable what to do.
 
 use std::env;
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -56,7 +58,11 @@ fn entry() {
 }
 
 fn command(job: &str, root: &Path, container: Container) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
+    command_of(&env::current_exe().unwrap(), job, root, container)
+}
+
+fn command_of(binary: &Path, job: &str, root: &Path, container: Container) -> Command {
+    let mut command = Command::new(binary);
     command
         .args(["--exact", "child::entry", "--nocapture", "--test-threads=1"])
         .env(JOB, job)
@@ -87,8 +93,16 @@ pub(crate) fn repair(root: &Path, container: Container, step: u64) -> bool {
 
 /// Runs a job under an account that file modes apply to. Whether it went well.
 pub(crate) fn as_nobody(job: &str) -> bool {
-    let mut command = command(job, Path::new("/"), Container::Raw);
+    // The account may not be let into the directory that this binary was built in: it gets a copy.
+    let dir = tempfile::tempdir().unwrap();
+    let open = || fs::Permissions::from_mode(0o755);
+    fs::set_permissions(dir.path(), open()).unwrap();
+    let binary = dir.path().join("it");
+    fs::copy(env::current_exe().unwrap(), &binary).unwrap();
+    fs::set_permissions(&binary, open()).unwrap();
+    let mut command = command_of(&binary, job, Path::new("/"), Container::Raw);
     command.uid(65_534).gid(65_534).stdout(Stdio::piped());
+    command.current_dir("/");
     let output = command.output().unwrap();
     // A name that selects no test would look like success too.
     output.status.success() && String::from_utf8_lossy(&output.stdout).contains(READY)
