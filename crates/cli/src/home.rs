@@ -64,12 +64,10 @@ impl Home {
         }
     }
 
-    /// Creates the home if it is not there, and marks it as made here. A home that others made stays theirs.
+    /// Creates the home if it is not there, and marks it as made here; an empty directory counts as not there. A home that
+    /// others made stays theirs.
     pub(crate) fn ensure(&self) -> Result<(), Failure> {
         self.check()?;
-        if self.path.is_dir() {
-            return Ok(());
-        }
         self.create().map_err(|error| {
             unusable(format!(
                 "could not create the home `{}`: {error}",
@@ -79,11 +77,26 @@ impl Home {
     }
 
     fn create(&self) -> std::io::Result<()> {
-        fs::create_dir_all(&self.path)?;
+        if self.path.is_dir() {
+            if fs::read_dir(&self.path)?.next().is_some() {
+                return Ok(());
+            }
+        } else {
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true);
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.create(&self.path)?;
+        }
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
-        let mut marker = options.open(self.path.join(MARKER))?;
-        std::io::Write::write_all(&mut marker, LAYOUT.as_bytes())
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(self.path.join(MARKER)) {
+            // Another process is creating the same home at this moment.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            marker => std::io::Write::write_all(&mut marker?, LAYOUT.as_bytes()),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use serde::Serialize;
 
 use crate::body::{Body, StepRef};
-use crate::event::{EventDraft, RowOrder};
+use crate::event::{EventDraft, RowOrder, SurfaceOp};
 use crate::{Event, EventKind, LogOffset, Seq};
 
 /// Why an open turn is closed.
@@ -145,7 +145,8 @@ impl OpenTail {
                     pending.started = Some(event.seq());
                 }
             }
-            Body::ToolResult { call_id, .. } => {
+            // A rewritten result stands for one that was there: it answers no call of this step, whatever its id.
+            Body::ToolResult { call_id, .. } if event.surface_op() == Some(SurfaceOp::Append) => {
                 self.pending.retain(|pending| pending.id != *call_id);
             }
             _ => {}

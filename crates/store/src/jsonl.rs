@@ -106,8 +106,9 @@ impl JsonlStore {
 impl Persistence for JsonlStore {
     fn create(&self, header: &SessionHeader) -> Result<Box<dyn SessionWriter>, StoreError> {
         let dir = session_dir(&self.tree.root, header)?;
-        let path = dir.join(Generation::current(self.container).file_name());
-        let encoded = self.container.header(header);
+        let container = self.tree.packing()?.unwrap_or(self.container);
+        let path = dir.join(Generation::current(container).file_name());
+        let encoded = container.header(header);
         let encoded = encoded.map_err(|source| StoreError::Format {
             path: path.clone(),
             source,
@@ -121,7 +122,7 @@ impl Persistence for JsonlStore {
             disk: Arc::clone(&self.disk),
             place: Place { dir, path },
             header: header.clone(),
-            container: self.container,
+            container,
             stored: LogOffset::START,
             state: State::Unwritten {
                 header: encoded,

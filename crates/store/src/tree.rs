@@ -7,6 +7,7 @@ use std::fs::{self, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use offshoot_format::Container;
 use offshoot_session::{SessionHeader, SessionId};
 
 use crate::StoreError;
@@ -118,6 +119,24 @@ impl Tree {
             search.found = without_aliases(search.found);
         }
         Ok(search)
+    }
+
+    /// How the logs that are there are packed; `None` if there is none. DSH refuses a root in which both kinds are, so a
+    /// new log follows the old ones.
+    pub(crate) fn packing(&self) -> Result<Option<Container>, StoreError> {
+        let items = self.items()?.into_iter();
+        let containers = items.filter_map(|item| match item {
+            Item::Session(found) => found.first().map(|found| found.generation.container),
+            Item::Problem { .. } => None,
+        });
+        let mut raw = None;
+        for container in containers {
+            match container {
+                Container::Zstd => return Ok(Some(Container::Zstd)),
+                Container::Raw => raw = Some(container),
+            }
+        }
+        Ok(raw)
     }
 
     /// Everything below the root that is a session or that should not be passed over in silence.

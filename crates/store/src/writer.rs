@@ -57,7 +57,7 @@ impl Writer {
             path: path.clone(),
             source,
         })?;
-        bytes.extend(self.batch(events));
+        bytes.extend(batch(self.container, events));
         tree.check_free(&self.header.id)?;
         create_dirs(disk, &tree.root)?;
         // The id may have been taken meanwhile, under another name in another place. From here on nobody takes it.
@@ -89,10 +89,6 @@ impl Writer {
         })
     }
 
-    fn batch(&self, events: &[Arc<Event>]) -> Vec<u8> {
-        self.container.batch(events.iter().map(|event| &**event))
-    }
-
     fn check_follows(&self, events: &[Arc<Event>]) -> Result<(), StoreError> {
         for (expected, event) in (self.stored.get()..).zip(events) {
             if event.seq().get() != expected {
@@ -107,7 +103,6 @@ impl Writer {
     }
 
     fn write(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
-        let batch = self.batch(events);
         let path = &self.place.path;
         match &mut self.state {
             State::Unwritten { header, tree, .. } => {
@@ -116,6 +111,7 @@ impl Writer {
                 Ok(())
             }
             State::Open { log, size, .. } => {
+                let batch = batch(self.container, events);
                 append_or_roll_back(&mut **log, path, *size, &batch)?;
                 *size += batch.len() as u64;
                 Ok(())
@@ -127,6 +123,10 @@ impl Writer {
             }),
         }
     }
+}
+
+fn batch(container: Container, events: &[Arc<Event>]) -> Vec<u8> {
+    container.batch(events.iter().map(|event| &**event))
 }
 
 impl SessionWriter for Writer {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 
-use offshoot_session::{Finding, LogOffset};
+use offshoot_session::{Finding, LogOffset, NotContinuable};
 use offshoot_store::{Persistence as _, ReadSession, StoreError};
 use serde::Serialize;
 
@@ -82,27 +82,30 @@ struct FindingRow {
     hint: Option<String>,
 }
 
-impl From<&Finding> for FindingRow {
-    fn from(finding: &Finding) -> Self {
+impl FindingRow {
+    /// `refused` is why the conversation cannot go on, if it cannot: then that is what to do about it.
+    fn new(finding: &Finding, refused: Option<&NotContinuable>) -> Self {
         let (seq, code) = (finding.seq(), finding.code());
-        match finding {
+        let reason = match finding {
             Finding::UnansweredCalls { calls, .. } => {
                 let ids: Vec<String> = calls.iter().map(|(id, _)| format!("`{id}`")).collect();
-                Self {
-                    code,
-                    seq: seq.get(),
-                    reason: format!("event {seq} closed a step although {} had no result", ids.join(", ")),
-                    hint: seq.before().last().map(|cut| {
-                        format!("it cannot go on as it is; a fork at {cut}, where the step is still open, can")
-                    }),
-                }
+                format!(
+                    "event {seq} closed a step although {} had no result",
+                    ids.join(", ")
+                )
             }
-            other => Self {
-                code,
-                seq: seq.get(),
-                reason: format!("{other:?}"),
-                hint: None,
-            },
+            other => format!("{other:?}"),
+        };
+        let cut = refused.and_then(|refused| refused.nearest_cut);
+        Self {
+            code,
+            seq: seq.get(),
+            reason,
+            hint: cut.map(|cut| {
+                format!(
+                    "it cannot go on as it is; a fork at {cut}, where the step is still open, can"
+                )
+            }),
         }
     }
 }
@@ -199,7 +202,11 @@ fn of_failure(file: String, failure: Failure) -> Verdict {
 
 fn of_session(file: String, read: &ReadSession) -> Verdict {
     let stored = &read.stored;
-    let findings = stored.log.findings().map(FindingRow::from).collect();
+    let refused = stored.log.continuable().err();
+    let findings = stored.log.findings();
+    let findings = findings
+        .map(|finding| FindingRow::new(finding, refused.as_ref()))
+        .collect();
     let sound = Verdict {
         findings,
         events: Some(stored.log.end()),

@@ -257,6 +257,12 @@ fn repaired(repair: &Repair) -> String {
     if repair.torn_bytes > 0 {
         done.push(format!("{} torn bytes were taken out", repair.torn_bytes));
     }
+    if repair.recovered > 0 {
+        done.push(format!(
+            "{} whole events were saved from them",
+            repair.recovered
+        ));
+    }
     if !repair.closers.is_empty() {
         done.push(format!(
             "{} events close its open turn",
