@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
@@ -28,6 +29,11 @@ fn run_with(root: &Path, args: &[String], ci: bool) -> Result<()> {
             corpus.display()
         );
     }
+    if !has_c_compiler() {
+        eprintln!(
+            "note: there is no C compiler `cc`; zstd and the TLS library are built with one, so install gcc or clang"
+        );
+    }
     let runner = if Cargo::new(["nextest", "--version"]).works(root) {
         Runner::Nextest
     } else {
@@ -39,6 +45,18 @@ fn run_with(root: &Path, args: &[String], ci: bool) -> Result<()> {
     let call = call(runner, args, ci);
     eprintln!("running `{call}`");
     call.run(root)
+}
+
+/// `CC` may name another one, with flags.
+fn has_c_compiler() -> bool {
+    let named = env::var("CC").unwrap_or_default();
+    let compiler = named.split_whitespace().next().unwrap_or("cc");
+    Command::new(compiler)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

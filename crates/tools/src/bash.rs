@@ -127,7 +127,7 @@ impl Tool for BashTool {
             )
         })?;
         match &run.ended {
-            Ended::Cancelled => Err(ToolError::aborted()),
+            Ended::Cancelled => Err(ToolError::aborted().with_details(&render(run))),
             Ended::TimedOut => Err(ToolError::timed_out(timeout).with_details(&render(run))),
             Ended::Exited(_) => {
                 let facts = Facts {

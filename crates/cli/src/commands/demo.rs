@@ -146,8 +146,20 @@ fn temporary_home() -> Result<Home, Failure> {
 /// Stores the recording in the home, unless an earlier demo has.
 fn keep(source: &ReadSession, home: &Home) -> Result<(), Failure> {
     let store = home.store();
-    if store.locate(&source.stored.header.id).is_ok() {
-        return Ok(());
+    let id = &source.stored.header.id;
+    if store.locate(id).is_ok() {
+        let kept = store.read(id)?.stored.log;
+        let same =
+            kept.end() == source.stored.log.end() && kept.events().eq(source.stored.log.events());
+        return if same {
+            Ok(())
+        } else {
+            Err(Failure::new(
+                "SESSION_ALREADY_EXISTS",
+                format!("the home has another session with the id `{id}`"),
+            )
+            .hint("leave --home out: the demo then makes a home of its own"))
+        };
     }
     let mut writer = store.create(&source.stored.header)?;
     let events: Vec<_> = source.stored.log.events().cloned().collect();

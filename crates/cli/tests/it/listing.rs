@@ -35,6 +35,18 @@ fn an_empty_home_says_how_to_begin_and_is_not_created() {
 }
 
 #[test]
+fn a_home_is_marked_by_whoever_finds_it_empty_and_by_nobody_else() {
+    let empty = TestHome::new();
+    fork(&empty, demo().to_str().unwrap(), "19", "first");
+    let marker = fs::read_to_string(empty.path().join("offshoot-home"));
+    assert_eq!(marker.unwrap(), "{\"layout\":1}\n");
+    let foreign = TestHome::new();
+    fs::create_dir(foreign.path().join("sessions")).unwrap();
+    fork(&foreign, demo().to_str().unwrap(), "19", "first");
+    assert!(!foreign.path().join("offshoot-home").exists());
+}
+
+#[test]
 fn a_tree_shows_forks_below_their_parents() {
     let home = TestHome::new();
     family(&home);

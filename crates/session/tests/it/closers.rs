@@ -187,6 +187,32 @@ fn a_started_call_that_nobody_asked_for_is_passed_over() {
 }
 
 #[test]
+fn a_rewritten_result_answers_no_call_even_if_one_of_the_same_name_is_pending() {
+    let mut script = Script::new();
+    script.turn(1);
+    script.step(1, 1);
+    script.assistant(1, 1, &["a"]);
+    script.call(1, 1, "a");
+    let old = script.result(1, 1, "a");
+    script.end_step(1, 1);
+    script.step(1, 2);
+    script.assistant(1, 2, &["a"]);
+    let pruned = result(
+        "r-4",
+        1,
+        1,
+        "a",
+        &json!([{"type": "text", "text": "cut down"}]),
+    );
+    script
+        .replace("tool/result", &pruned, (old, old), &[old])
+        .unwrap();
+    let closers = closers(&script.log, CloseCause::Forked);
+    let kinds: Vec<&str> = closers.iter().map(|event| event.kind().as_str()).collect();
+    assert_eq!(kinds, ["tool/result", "step/end", "turn/end"]);
+}
+
+#[test]
 fn a_call_asked_for_again_keeps_its_place_and_is_not_started_any_more() {
     let mut script = Script::new();
     script.turn(1);

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use offshoot_format::Container;
 use offshoot_store::{JsonlStore, Persistence as _};
 
-use crate::support::{Home, TWO_CALLS, event, events};
+use crate::support::{Home, TWO_CALLS, event, events, file_bytes, header};
 
 const COMPLETED: &str = r#"{"type":"session","version":4,"id":"session-4f1c","createdAt":50,"cwd":"/work/demo","isSeeded":false,"delegationDepth":0}"#;
 const CRASHED: &str = r#"{"type":"session","version":4,"id":"session-9a20","createdAt":60,"isSeeded":false,"delegationDepth":0,"agentPreset":"careful"}"#;
@@ -122,4 +122,28 @@ fn listing_and_reading_a_home_of_dsh_changes_no_byte_of_it() {
     insta::assert_snapshot!(home.shorten(&told));
     assert_eq!(home.tree(), before);
     assert_eq!(times(&home), times_before);
+}
+
+#[test]
+fn a_new_log_is_packed_like_those_that_are_there() {
+    for packing in [Container::Raw, Container::Zstd] {
+        let home = Home::new();
+        let put = |container| {
+            home.put_log(
+                "old",
+                container,
+                file_bytes(container, &header("old"), &[&events(2)]),
+            )
+        };
+        put(packing);
+        for wished in [Container::Raw, Container::Zstd] {
+            let id = format!("new-{wished:?}");
+            let mut writer = home.store(wished).create(&header(&id)).unwrap();
+            writer.flush().unwrap();
+            assert!(
+                home.log(&id, packing).exists(),
+                "{wished:?} beside {packing:?}"
+            );
+        }
+    }
 }

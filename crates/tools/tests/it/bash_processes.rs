@@ -47,7 +47,7 @@ fn with_pipe() -> Workbench {
 }
 
 #[tokio::test]
-async fn cancelling_kills_the_command_with_its_children() {
+async fn cancelling_kills_the_command_with_its_children_and_shows_what_it_said() {
     let bench = with_pipe();
     let (tool, cancel) = (BashTool::new(), bench.cx.cancel.clone());
     let pipe = bench.path("alive");
@@ -57,7 +57,7 @@ async fn cancelling_kills_the_command_with_its_children() {
         all_gone(reader).await;
     };
     let (refusal, ()) = tokio::join!(bench.refusal(&tool, lingering()), watch);
-    assert_eq!(refusal, refused("ABORTED", "tool call aborted"));
+    assert_eq!(refusal, refused("ABORTED", "tool call aborted\npartial\n"));
 }
 
 #[tokio::test]
