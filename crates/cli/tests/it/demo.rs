@@ -36,7 +36,7 @@ fn it_shows_a_fork_in_the_middle_of_a_call_and_both_branches() {
         14  tool/result            call_count: 3
         15  step/end               turn 1, step 1
         16  step/start             turn 1, step 2
-        17  assistant/message      `CHANGES.md` is written; it has 3 lines.
+        17  assistant/message      `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
         18  step/end               turn 1, step 2
         19  turn/end               turn 1: completed
 
@@ -58,7 +58,7 @@ fn it_shows_a_fork_in_the_middle_of_a_call_and_both_branches() {
         20  step/start             turn 2, step 1
         21  user/message           Go on from here.
         22  request/header         resume: scripted/scripted-1
-        23  assistant/message      `CHANGES.md` is written; it has 3 lines.
+        23  assistant/message      `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
         24  step/end               turn 2, step 1
         25  turn/end               turn 2: completed
 
@@ -139,7 +139,7 @@ fn as_json_it_is_the_fork_the_turn_and_the_result() {
     assert_eq!(said["result"]["session"], said["fork"]["session"]);
     assert_eq!(
         said["result"]["text"],
-        "`CHANGES.md` is written; it has 3 lines."
+        "`CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure."
     );
 }
 

@@ -44,7 +44,7 @@ fn the_ledger_has_a_line_for_each_event() {
         14  tool/result            call_count: 3
         15  step/end               turn 1, step 1
         16  step/start             turn 1, step 2
-        17  assistant/message      `CHANGES.md` is written; it has 3 lines.
+        17  assistant/message      `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
         18  step/end               turn 1, step 2
         19  turn/end               turn 1: completed
     ----- stderr -----
@@ -101,7 +101,7 @@ fn messages_are_told_in_full_with_who_answers_what() {
     3
 
     ── 17 (assistant)
-    `CHANGES.md` is written; it has 3 lines.
+    `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
 
     ----- stderr -----
     "##);

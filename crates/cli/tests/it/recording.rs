@@ -77,7 +77,7 @@ fn record(home: &TestHome, work: &std::path::Path) -> String {
                 ),
             ],
         ),
-        Reply::text("`CHANGES.md` is written; it has 3 lines."),
+        Reply::text("`CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure."),
     ]);
     let env = Env {
         clock: Arc::new(SteppingClock(AtomicI64::new(1_793_610_000_000))),
@@ -110,7 +110,7 @@ fn record(home: &TestHome, work: &std::path::Path) -> String {
     let reports = runtime.block_on(agent.run(&Cancel::new())).unwrap();
     assert_eq!(
         reports.last().unwrap().text,
-        "`CHANGES.md` is written; it has 3 lines."
+        "`CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure."
     );
     drop(agent);
     server.finish();

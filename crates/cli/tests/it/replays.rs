@@ -17,7 +17,7 @@ fn a_recording_answers_and_its_calls_really_run() {
     assert_snapshot!(seen(&output), @r##"
     exit code: 0
     ----- stdout -----
-    `CHANGES.md` is written; it has 3 lines.
+    `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
     ----- stderr -----
     session session-[uuid]
     · call_write: write({"file_path":"CHANGES.md","content":"# Changes\n\n- forks at any event\…
