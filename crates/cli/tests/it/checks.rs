@@ -169,3 +169,49 @@ fn recorded_sessions_of_other_programs_are_sound_and_older_versions_are_named() 
     }
     assert!(home.bytes_of_tree().is_empty());
 }
+
+#[test]
+fn of_two_bad_steps_the_hint_names_the_cut_that_a_fork_can_go_on_from() {
+    let home = TestHome::new();
+    let mut text = fs::read_to_string(fixture("closed-step.jsonl")).unwrap();
+    for (seq, kind, data, shown) in [
+        (9, "turn/start", json!({"turn": 2}), false),
+        (10, "step/start", json!({"turn": 2, "step": 1}), false),
+        (
+            11,
+            "assistant/message",
+            json!({"turn": 2, "step": 1, "stream": [], "message": {"id": "m4", "role": "assistant",
+                "content": [{"type": "tool-call", "id": "call_again", "name": "weigh", "arguments": "{}"}],
+                "source": {"kind": "model", "provider": "post", "model": "clerk-1"}}}),
+            true,
+        ),
+        (12, "step/end", json!({"turn": 2, "step": 1}), false),
+        (
+            13,
+            "turn/end",
+            json!({"turn": 2, "reason": {"kind": "completed"}}),
+            false,
+        ),
+    ] {
+        let op = if shown {
+            r#","surfaceOp":"append""#
+        } else {
+            ""
+        };
+        text += &format!(r#"{{"type":"{kind}","seq":{seq},"time":0,"data":{data}{op}}}"#);
+        text.push('\n');
+    }
+    file(&home, "two.jsonl", text);
+    let verdicts = json(&run(&home, ["check", "two.jsonl", "--json"]).success());
+    let findings = verdicts[0]["findings"].as_array().unwrap();
+    let seqs: Vec<_> = findings.iter().map(|finding| &finding["seq"]).collect();
+    assert_eq!(seqs, [7, 12]);
+    for finding in findings {
+        let hint = finding["hint"].as_str().unwrap();
+        assert!(hint.contains("a fork at 6,"), "{hint}");
+    }
+    let fork = run(&home, ["fork", "two.jsonl", "--at", "6", "--id", "good"]);
+    drop(fork.success());
+    let verdicts = json(&run(&home, ["check", "good", "--json"]).success());
+    assert_eq!(verdicts[0].get("findings"), None);
+}

@@ -245,3 +245,32 @@ fn every_recorded_session_with_a_call_can_be_the_demo() {
     }
     assert!(shown > 5, "only {shown}");
 }
+
+#[test]
+fn a_home_that_has_another_session_of_the_recordings_name_is_left_alone() {
+    let home = TestHome::new();
+    // The same name, another conversation: a fork that was given it.
+    let source = demo();
+    let fork = [
+        "fork",
+        source.to_str().unwrap(),
+        "--at",
+        "5",
+        "--id",
+        "session-demo",
+    ];
+    drop(run(&home, fork).success());
+    let before = home.bytes_of_tree();
+    let path = home.path().to_owned();
+    let output = run(
+        &home,
+        ["demo".as_ref(), "--home".as_ref(), path.as_os_str()],
+    );
+    assert_eq!(output.code(), Some(1));
+    let said = output.stderr_text();
+    assert!(
+        said.contains("has another session with the id `session-demo`"),
+        "{said}"
+    );
+    assert_eq!(home.bytes_of_tree(), before);
+}
