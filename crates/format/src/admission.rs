@@ -9,7 +9,6 @@
 //! that is retired, and then exactly: a user may talk about retired words.
 
 mod fork_result;
-mod loose;
 mod retired;
 mod system;
 #[cfg(test)]
@@ -20,8 +19,8 @@ use std::sync::Arc;
 
 use offshoot_session::{Body, Event, EventKind, Seq, StepRef};
 
+use crate::json::Node;
 pub(crate) use fork_result::check_never_started;
-use loose::Node;
 
 /// The admission of the rows of one log, in their order.
 #[derive(Default)]
@@ -119,7 +118,7 @@ impl DeclaredTools {
             if let Some(name) = tool.get("name").and_then(|name| name.text()) {
                 let declared = Declared::read(&tool);
                 tools
-                    .entry(name)
+                    .entry(name.into_owned())
                     .and_modify(|seen| *seen = Declared::Twice)
                     .or_insert(declared);
             }

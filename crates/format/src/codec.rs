@@ -1,16 +1,22 @@
-//! The seam for older formats.
+//! Rows of every version: what a row claims to be, and, once the scanner knows that it counts, the current events that it
+//! becomes.
 //!
-//! A [`Codec`] turns the physical rows of one version into current events, one row at a time and without keeping them. The
-//! codec of an older version is the chain of adjacent steps from there to the current one; the scanner, the tail rules and
-//! everything behind them do not know which version they read.
+//! The two are apart because a row is judged by its own seqs before anything is made of it: the scanner, the tail rules and
+//! everything behind them work the same for every version.
 
-use offshoot_session::{Event, RowError, SessionHeader};
+use offshoot_session::{Event, EventKind, RowError};
 
-use crate::FormatError;
 use crate::admission::Admission;
-use crate::header::{CURRENT_VERSION, decode_header, version_gate};
+use crate::chain::{Chain, Item};
+use crate::chunks::ChunkRun;
+use crate::evidence::ChildEvidence;
+use crate::header::StoredHeader;
+use crate::record::Record;
+use crate::version::Version;
+use crate::{FormatError, Place};
 
 /// Why a row cannot be used.
+#[derive(Debug)]
 pub(crate) enum RowFault {
     /// Not a row at all. At the end of a file this is what a crash leaves.
     Structure(String),
@@ -18,47 +24,118 @@ pub(crate) enum RowFault {
     Rule(String),
 }
 
-/// One readable format version.
-pub(crate) trait Codec {
-    /// The logical header.
-    fn header(&self, line: &str) -> Result<SessionHeader, FormatError>;
-
-    /// Reads the next row and adds the events that it becomes to `events`. Behind an error those mean nothing.
-    fn row(&mut self, row: &str, events: &mut Vec<Event>) -> Result<(), RowFault>;
+/// One physical row.
+#[derive(Debug)]
+pub(crate) enum Row {
+    /// An event of the current version.
+    Current(Event),
+    /// An event, or a packed run of chunks, of an older version.
+    Older(Item),
 }
 
-/// The codec for the version that a header line names.
-pub(crate) fn codec_for(header_line: &str) -> Result<Box<dyn Codec>, FormatError> {
-    match version_gate(header_line)? {
-        CURRENT_VERSION => Ok(Box::new(V4 {
-            admission: Admission::new(),
-        })),
-        other => Err(FormatError::UnsupportedVersion {
-            version: other.to_string(),
-            current: CURRENT_VERSION,
-        }),
+impl Row {
+    /// The row's seqs: the first, and the one behind the last.
+    pub(crate) fn seqs(&self) -> (u64, u64) {
+        match self {
+            Self::Current(event) => (event.seq().get(), event.seq().get() + 1),
+            Self::Older(Item::Event(record)) => (record.seq, record.seq + 1),
+            Self::Older(Item::Chunks(run)) => (run.first, run.end()),
+        }
+    }
+
+    /// Whether the row witnesses that everything ahead of it was committed.
+    pub(crate) fn is_turn_end(&self) -> bool {
+        match self {
+            Self::Current(event) => *event.kind() == EventKind::TurnEnd,
+            Self::Older(Item::Event(record)) => record.is("turn/end"),
+            Self::Older(Item::Chunks(_)) => false,
+        }
+    }
+
+    /// The row's type, if a reader must know it and does not.
+    pub(crate) fn unknown_required(&self, version: Version) -> Option<&str> {
+        match self {
+            Self::Current(event) => {
+                (!event.kind().is_known() && !event.ignorable()).then(|| event.kind().as_str())
+            }
+            Self::Older(Item::Event(record)) => {
+                (!version.knows(&record.kind) && !record.ignorable).then_some(&*record.kind)
+            }
+            Self::Older(Item::Chunks(_)) => None,
+        }
     }
 }
 
-/// Rows that are current already.
-struct V4 {
-    admission: Admission,
+/// A current event, and the row it comes from.
+pub(crate) struct Placed {
+    pub(crate) event: Event,
+    pub(crate) place: Place,
 }
 
-impl Codec for V4 {
-    fn header(&self, line: &str) -> Result<SessionHeader, FormatError> {
-        decode_header(line)
+/// The way from the rows of one file to current events.
+pub(crate) enum Codec {
+    /// Rows that are current already.
+    Current(Admission),
+    /// Rows that the migrations bring up.
+    Older(Box<Chain>),
+}
+
+impl Codec {
+    pub(crate) fn new(header: &StoredHeader, children: &[ChildEvidence]) -> Self {
+        match header.version {
+            Version::V4 => Self::Current(Admission::new()),
+            _ => Self::Older(Box::new(Chain::new(header, Version::CURRENT, children))),
+        }
     }
 
-    fn row(&mut self, row: &str, events: &mut Vec<Event>) -> Result<(), RowFault> {
-        let event = Event::from_row(row).map_err(|error| match error {
-            RowError::Envelope(_) => RowFault::Structure(error.to_string()),
-            other => RowFault::Rule(other.to_string()),
-        })?;
-        self.admission
-            .admit(&event)
-            .map_err(|reason| RowFault::Rule(format!("`{}`: {reason}", event.kind())))?;
-        events.push(event);
+    /// Judges a row by itself. Holds for every row that can be read, wherever it stands (§1.6 rule 5).
+    pub(crate) fn admit(&mut self, row: &Row) -> Result<(), String> {
+        match (self, row) {
+            (Self::Current(admission), Row::Current(event)) => admission
+                .admit(event)
+                .map_err(|reason| format!("`{}`: {reason}", event.kind())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a row that counts and adds the events that are finished with it.
+    pub(crate) fn take(
+        &mut self,
+        row: Row,
+        place: Place,
+        out: &mut Vec<Placed>,
+    ) -> Result<(), FormatError> {
+        match (self, row) {
+            (_, Row::Current(event)) => out.push(Placed { event, place }),
+            (Self::Older(chain), Row::Older(item)) => chain.take(item, out)?,
+            (Self::Current(_), Row::Older(_)) => unreachable!("rows are read for their codec"),
+        }
         Ok(())
     }
+
+    /// There are no more rows that count.
+    pub(crate) fn finish(&mut self, out: &mut Vec<Placed>) -> Result<(), FormatError> {
+        match self {
+            Self::Current(_) => Ok(()),
+            Self::Older(chain) => chain.finish(out),
+        }
+    }
+}
+
+/// Reads one row, without its line feed.
+pub(crate) fn read_row(row: &str, version: Version, place: Place) -> Result<Row, RowFault> {
+    if version == Version::V4 {
+        return Event::from_row(row)
+            .map(Row::Current)
+            .map_err(|error| match error {
+                RowError::Envelope(_) => RowFault::Structure(error.to_string()),
+                other => RowFault::Rule(other.to_string()),
+            });
+    }
+    if version.packs_chunks() {
+        if let Some(run) = ChunkRun::read(row, place)? {
+            return Ok(Row::Older(Item::Chunks(run)));
+        }
+    }
+    Record::read(row, version, place).map(|record| Row::Older(Item::Event(record)))
 }

@@ -1,17 +1,24 @@
 //! A whole file, read and validated.
 
+use std::sync::Arc;
+
 use offshoot_session::{Body, Event, EventLog, LogOffset, SeedError, Seq, Session, SessionHeader};
 
-use crate::FormatError;
+use crate::evidence::ChildEvidence;
+use crate::header::CURRENT_VERSION;
 use crate::relationships::Relationships;
-use crate::scan::{Container, Scan, TornTail, scan};
+use crate::scan::{Container, TornTail, scan};
+use crate::{FormatError, Status};
 
-/// A session as its file holds it: valid, apart from a tail that a crash may have left.
+/// A session as its file holds it: valid, apart from a tail that a crash may have left, and brought up to the current
+/// version in memory.
 #[derive(Debug)]
 pub struct StoredSession {
-    /// The header.
+    /// The version that the file has.
+    pub version: u64,
+    /// The header, in current terms.
     pub header: SessionHeader,
-    /// The header's exact line, without its line feed.
+    /// The exact line of the header that the file has, without its line feed.
     pub header_line: Box<str>,
     /// The events that count.
     pub log: EventLog,
@@ -22,6 +29,15 @@ pub struct StoredSession {
 }
 
 impl StoredSession {
+    /// Whether the file is current, or only what is in memory.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        match self.version {
+            CURRENT_VERSION => Status::Current,
+            stored => Status::MigrationRequired { stored },
+        }
+    }
+
     /// What has to be written before the session can go on after a crash: the closers of its open turn.
     #[must_use]
     pub fn closers(&self) -> Vec<Event> {
@@ -56,10 +72,24 @@ pub fn decode(bytes: &[u8]) -> Result<StoredSession, FormatError> {
 /// # Errors
 /// As [`decode`].
 pub fn decode_as(container: Container, bytes: &[u8]) -> Result<StoredSession, FormatError> {
-    let scan = scan(container, bytes)?;
-    let inherited = inherited_count(&scan)?;
+    decode_with(container, bytes, &[])
+}
+
+/// [`decode_as`] with what the session's children prove about it, which completes what an older file does not say. A
+/// current file says it all; there the evidence is not looked at.
+///
+/// # Errors
+/// As [`decode`]; also evidence that contradicts the log.
+pub fn decode_with(
+    container: Container,
+    bytes: &[u8],
+    children: &[ChildEvidence],
+) -> Result<StoredSession, FormatError> {
+    let scan = scan(container, bytes, children)?;
+    let header = &scan.header.header;
+    let inherited = inherited_count(header, &scan.events)?;
     let mut log = EventLog::new();
-    let mut relationships = Relationships::new(&scan.header, inherited);
+    let mut relationships = Relationships::new(header, inherited);
     let damaged = |seq: Seq, reason: String| FormatError::Damaged {
         place: scan.places[seq.get() as usize],
         reason,
@@ -76,7 +106,8 @@ pub fn decode_as(container: Container, bytes: &[u8]) -> Result<StoredSession, Fo
         .finish()
         .map_err(|(seq, reason)| damaged(seq, format!("event {seq}: {reason}")))?;
     Ok(StoredSession {
-        header: scan.header,
+        version: scan.header.version(),
+        header: scan.header.into_header(),
         header_line: scan.header_line,
         log,
         inherited,
@@ -85,13 +116,15 @@ pub fn decode_as(container: Container, bytes: &[u8]) -> Result<StoredSession, Fo
 }
 
 /// The durable cut: no number is stored, the last tagged marker stands right behind it (§2.1).
-fn inherited_count(scan: &Scan) -> Result<LogOffset, FormatError> {
-    let marker = scan
-        .events
+fn inherited_count(
+    header: &SessionHeader,
+    events: &[Arc<Event>],
+) -> Result<LogOffset, FormatError> {
+    let marker = events
         .iter()
         .rev()
         .find(|event| matches!(event.body(), Body::EndSeed { inherited: true }));
-    match (scan.header.is_seeded, marker) {
+    match (header.is_seeded, marker) {
         (true, Some(marker)) => Ok(marker.seq().before()),
         (false, None) => Ok(LogOffset::START),
         (true, None) => Err(FormatError::Inconsistent {

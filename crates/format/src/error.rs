@@ -48,6 +48,16 @@ pub enum FormatError {
         /// The type.
         kind: String,
     },
+    /// An intact log of an older version that no released program can bring up.
+    #[error("{}: {reason}", migration(*version, *place))]
+    UnsupportedMigration {
+        /// The version that the file has.
+        version: u64,
+        /// Where the reason stands, as far as it is one line. The seq is that of the file.
+        place: Option<Place>,
+        /// What cannot be brought up.
+        reason: String,
+    },
     /// Damage in a part of the log that was committed.
     #[error("line {}: {reason}", place.line)]
     Damaged {
@@ -81,6 +91,7 @@ impl FormatError {
             Self::MalformedHeader { .. } => "MALFORMED_HEADER",
             Self::UnsupportedVersion { .. } => "UNSUPPORTED_VERSION",
             Self::UnknownRequiredEvent { .. } => "UNKNOWN_REQUIRED_EVENT",
+            Self::UnsupportedMigration { .. } => "UNSUPPORTED_MIGRATION",
             Self::Damaged { .. } => "DAMAGED_LOG",
             Self::CorruptFrame { .. } => "CORRUPT_FRAME",
             Self::Inconsistent { .. } => "INCONSISTENT_LOG",
@@ -92,7 +103,9 @@ impl FormatError {
     pub const fn is_unsupported(&self) -> bool {
         matches!(
             self,
-            Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. }
+            Self::UnsupportedVersion { .. }
+                | Self::UnknownRequiredEvent { .. }
+                | Self::UnsupportedMigration { .. }
         )
     }
 
@@ -101,6 +114,7 @@ impl FormatError {
     pub const fn place(&self) -> Option<Place> {
         match self {
             Self::UnknownRequiredEvent { place, .. } | Self::Damaged { place, .. } => Some(*place),
+            Self::UnsupportedMigration { place, .. } => *place,
             _ => None,
         }
     }
@@ -116,8 +130,13 @@ impl FormatError {
             Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. } => {
                 "the file is intact; open it with the version that wrote it, or with a newer one"
             }
+            Self::UnsupportedMigration { .. } => {
+                "the file is intact and was left as it is; `offshoot show FILE --stored` prints its rows, \
+                 `offshoot salvage FILE --to HOME` makes a new session of what can be brought up"
+            }
             Self::Damaged { .. } | Self::CorruptFrame { .. } | Self::Inconsistent { .. } => {
-                "the file was left as it is; restore it from a backup, or fork another branch of the conversation"
+                "the file was left as it is; restore it from a backup, or make a new session of its good part with \
+                 `offshoot salvage FILE --to HOME`"
             }
         }
     }
@@ -129,11 +148,23 @@ fn unsupported(version: &str, current: u64) -> String {
         .is_ok_and(|version| version > current as f64);
     if newer {
         format!(
-            "the file has format version {version}; this program reads version {current}: it was written by a newer one"
+            "the file has format version {version}; this program reads versions 0 to {current}: it was written by a \
+             newer one"
         )
     } else {
         format!(
-            "the file has format version {version}; this program reads version {current} and has no way up from there"
+            "the file has format version {version}; this program reads versions 0 to {current} and has no way up from \
+             there"
         )
+    }
+}
+
+fn migration(version: u64, place: Option<Place>) -> String {
+    match place {
+        Some(place) => format!(
+            "line {}: version {version} cannot be brought up to version 4",
+            place.line
+        ),
+        None => format!("version {version} cannot be brought up to version 4"),
     }
 }

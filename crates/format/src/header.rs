@@ -1,15 +1,123 @@
-//! The header line of format V4 (`reference/persistence.md` §2.1).
+//! The header line of every version (`reference/persistence.md` §1.7, §2.1).
 
-use offshoot_session::{Origin, SessionHeader, SessionId};
+use offshoot_session::{MAX_SAFE_INTEGER, Origin, SessionHeader, SessionId};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::FormatError;
+use crate::stages::migrate_preset;
+use crate::status::Status;
+use crate::version::Version;
 
 /// The format version that this program writes.
-pub const CURRENT_VERSION: u64 = 4;
+pub const CURRENT_VERSION: u64 = Version::CURRENT.number();
 
-/// The line as it is stored. The member order is that of the writer.
+/// A header as a file of any readable version has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHeader {
+    pub(crate) version: Version,
+    pub(crate) header: SessionHeader,
+    pub(crate) seed_length: Option<u64>,
+}
+
+impl StoredHeader {
+    /// Reads a header line, without its line feed, of any version that this program reads.
+    ///
+    /// # Errors
+    /// Another version, a line that is no header, or members that break the rules of the version.
+    pub fn read(line: &str) -> Result<Self, FormatError> {
+        let malformed = |reason: String| FormatError::MalformedHeader { reason };
+        let version = version_gate(line)?;
+        let read = |error: serde_json::Error| malformed(plain(&error));
+        let (mut header, seed_length) = if version <= Version::V1 {
+            let physical: OldHeader = serde_json::from_str(line).map_err(read)?;
+            physical.into_header()
+        } else {
+            let physical: PhysicalHeader = serde_json::from_str(line).map_err(read)?;
+            (physical.into_header(), None)
+        };
+        header.check().map_err(malformed)?;
+        if seed_length.is_some_and(|length| length > MAX_SAFE_INTEGER) {
+            return Err(malformed(
+                "header member `seedLength` is beyond 2^53 − 1".into(),
+            ));
+        }
+        if version <= Version::V2 {
+            migrate_preset(&mut header.agent_preset);
+        }
+        Ok(Self {
+            version,
+            header,
+            seed_length,
+        })
+    }
+
+    /// The version that the file has.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version.number()
+    }
+
+    /// The header in current terms.
+    #[must_use]
+    pub const fn header(&self) -> &SessionHeader {
+        &self.header
+    }
+
+    /// What a reader has to do with the file, as far as its header tells.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::of_version(self.version)
+    }
+
+    /// The header in current terms, without a copy.
+    #[must_use]
+    pub fn into_header(self) -> SessionHeader {
+        self.header
+    }
+}
+
+/// The line of V0 and V1.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OldHeader {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+    #[serde(rename = "version")]
+    _version: IgnoredAny,
+    id: String,
+    created_at: u64,
+    #[serde(default, deserialize_with = "some")]
+    cwd: Option<String>,
+    #[serde(default, deserialize_with = "some")]
+    parent_session: Option<String>,
+    #[serde(default, deserialize_with = "some")]
+    seed_length: Option<u64>,
+    #[serde(default, deserialize_with = "some")]
+    origin: Option<Origin>,
+    delegation_depth: u64,
+    #[serde(default, deserialize_with = "some")]
+    agent_preset: Option<String>,
+}
+
+impl OldHeader {
+    fn into_header(self) -> (SessionHeader, Option<u64>) {
+        let header = SessionHeader {
+            id: SessionId::new(self.id),
+            created_at: self.created_at,
+            cwd: self.cwd,
+            parent: self.parent_session.map(SessionId::new),
+            is_seeded: self.seed_length.is_some(),
+            origin: self.origin,
+            delegation_depth: self.delegation_depth,
+            agent_preset: self.agent_preset,
+        };
+        (header, self.seed_length)
+    }
+}
+
+/// The line of V2 to V4 as it is stored. The member order is that of the writer.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PhysicalHeader {
@@ -45,6 +153,21 @@ struct PhysicalHeader {
     agent_preset: Option<String>,
 }
 
+impl PhysicalHeader {
+    fn into_header(self) -> SessionHeader {
+        SessionHeader {
+            id: SessionId::new(self.id),
+            created_at: self.created_at,
+            cwd: self.cwd,
+            parent: self.parent_session.map(SessionId::new),
+            is_seeded: self.is_seeded,
+            origin: self.origin,
+            delegation_depth: self.delegation_depth,
+            agent_preset: self.agent_preset,
+        }
+    }
+}
+
 /// Optional members are omitted, never null.
 fn some<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
@@ -66,7 +189,7 @@ struct Gate<'a> {
 
 /// Reads the version that a header line names. A number that is not this version's is not damage, whatever else the line
 /// holds (§1.7).
-pub(crate) fn version_gate(line: &str) -> Result<u64, FormatError> {
+fn version_gate(line: &str) -> Result<Version, FormatError> {
     let malformed = |reason: String| FormatError::MalformedHeader { reason };
     let is_object = line.trim_start().starts_with('{');
     let gate: Gate<'_> = match serde_json::from_str(line) {
@@ -84,9 +207,8 @@ pub(crate) fn version_gate(line: &str) -> Result<u64, FormatError> {
         }
     };
     let version = gate.version.map(RawValue::get);
-    match version.map(str::parse::<u64>) {
-        Some(Ok(version)) if version == CURRENT_VERSION => {}
-        Some(Ok(_)) => return Err(unsupported(version)),
+    let known = match version.map(str::parse::<u64>) {
+        Some(Ok(number)) => Version::of(number).ok_or_else(|| unsupported(version))?,
         Some(Err(_)) if version.is_some_and(|text| text.parse::<f64>().is_ok()) => {
             return Err(unsupported(version));
         }
@@ -95,7 +217,7 @@ pub(crate) fn version_gate(line: &str) -> Result<u64, FormatError> {
                 "expected a session header, found no numeric `version`".into(),
             ));
         }
-    }
+    };
     if gate.r#type.map(RawValue::get) != Some(r#""session""#) {
         return Err(malformed(r#"expected `"type":"session"`"#.into()));
     }
@@ -107,7 +229,7 @@ pub(crate) fn version_gate(line: &str) -> Result<u64, FormatError> {
             return Err(malformed(format!("the header member `{name}` is retired")));
         }
     }
-    Ok(CURRENT_VERSION)
+    Ok(known)
 }
 
 fn unsupported(version: Option<&str>) -> FormatError {
@@ -117,33 +239,10 @@ fn unsupported(version: Option<&str>) -> FormatError {
     }
 }
 
-/// Reads a header line, without its line feed, of version 4.
-///
-/// # Errors
-/// Another version, a line that is no header, or members that break the rules of the version.
-pub fn decode_header(line: &str) -> Result<SessionHeader, FormatError> {
-    version_gate(line)?;
-    let malformed = |reason: String| FormatError::MalformedHeader { reason };
-    let physical: PhysicalHeader =
-        serde_json::from_str(line).map_err(|error| malformed(plain(&error)))?;
-    let header = SessionHeader {
-        id: SessionId::new(physical.id),
-        created_at: physical.created_at,
-        cwd: physical.cwd,
-        parent: physical.parent_session.map(SessionId::new),
-        is_seeded: physical.is_seeded,
-        origin: physical.origin,
-        delegation_depth: physical.delegation_depth,
-        agent_preset: physical.agent_preset,
-    };
-    header.check().map_err(malformed)?;
-    Ok(header)
-}
-
 /// Writes a header as the first line of a file, with its line feed.
 ///
 /// # Errors
-/// A header that [`decode_header`] would refuse.
+/// A header that [`StoredHeader::read`] would refuse.
 pub fn encode_header(header: &SessionHeader) -> Result<String, FormatError> {
     header
         .check()
@@ -166,7 +265,7 @@ pub fn encode_header(header: &SessionHeader) -> Result<String, FormatError> {
 }
 
 /// serde's text with the byte for its position, because the line is known elsewhere.
-fn plain(error: &serde_json::Error) -> String {
+pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let Some((text, _)) = text.rsplit_once(" at line ") else {
         return text;

@@ -1,11 +1,11 @@
 //! DeepSeek Harness session files: bytes in, valid sessions out, and back.
 //!
-//! Reads and writes format V4, raw or as zstd frames. Reading goes through four gates: the container and its frames, the
-//! version, the rows with their admission rules, and the relationships between events. What a crash leaves at the end of a
-//! file is told apart from damage to what was committed; nothing is dropped without saying so.
+//! Reads formats V0 to V4 and writes V4, raw or as zstd frames. Reading goes through five gates: the container and its
+//! frames, the version, the rows with their admission rules, the way up of an older file (`chain.rs` and `stages/`), and
+//! the relationships between events. What a crash leaves at the end of a file is told apart from damage to what was
+//! committed; nothing is dropped without saying so.
 //!
-//! What this crate is not: it does not know where bytes are, opens nothing, and repairs nothing. Older formats join as
-//! codecs behind the seam of `codec.rs`.
+//! What this crate is not: it does not know where bytes are, opens nothing, and repairs nothing.
 //!
 //! ```
 //! use offshoot_format::{Container, decode};
@@ -24,17 +24,28 @@
 //! ```
 
 mod admission;
+mod chain;
+mod chunks;
 mod codec;
 mod decode;
 mod encode;
 mod error;
+mod evidence;
 mod frames;
 mod header;
+mod json;
+mod record;
+mod refs;
 mod relationships;
 mod scan;
+mod stages;
+mod status;
+mod version;
 
-pub use decode::{StoredSession, decode, decode_as};
+pub use decode::{StoredSession, decode, decode_as, decode_with};
 pub use error::{FormatError, Place};
+pub use evidence::{ChildDescriptor, ChildEvidence};
 pub use frames::{FrameScan, looks_compressed, scan_frame};
-pub use header::{CURRENT_VERSION, decode_header, encode_header};
+pub use header::{CURRENT_VERSION, StoredHeader, encode_header};
 pub use scan::{Container, TornTail, read_header};
+pub use status::Status;

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use memchr::memchr;
-use offshoot_session::{Event, EventKind, LogOffset, SessionHeader};
+use offshoot_session::{Event, LogOffset, Seq};
 
-use crate::codec::{Codec, RowFault, codec_for};
+use crate::codec::{Codec, Placed, Row, RowFault, read_row};
+use crate::evidence::ChildEvidence;
 use crate::frames::{FrameScan, Unpacker, frames_within, looks_compressed, scan_frame};
+use crate::header::StoredHeader;
 use crate::{FormatError, Place};
 
 /// How the bytes are packed.
@@ -52,28 +54,32 @@ pub struct TornTail {
 }
 
 pub(crate) struct Scan {
-    pub(crate) header: SessionHeader,
+    pub(crate) header: StoredHeader,
     pub(crate) header_line: Box<str>,
-    /// The events that count.
+    /// The events that count, in current terms.
     pub(crate) events: Vec<Arc<Event>>,
-    /// Where each of them stands.
+    /// Where the row of each of them stands.
     pub(crate) places: Vec<Place>,
     pub(crate) tail: Option<TornTail>,
 }
 
 /// Splits the bytes of a file into its header and the events that count.
-pub(crate) fn scan(container: Container, bytes: &[u8]) -> Result<Scan, FormatError> {
+pub(crate) fn scan(
+    container: Container,
+    bytes: &[u8],
+    children: &[ChildEvidence],
+) -> Result<Scan, FormatError> {
     match container {
-        Container::Raw => scan_raw(bytes),
-        Container::Zstd => scan_zstd(bytes),
+        Container::Raw => scan_raw(bytes, children),
+        Container::Zstd => scan_zstd(bytes, children),
     }
 }
 
-fn scan_raw(bytes: &[u8]) -> Result<Scan, FormatError> {
+fn scan_raw(bytes: &[u8], children: &[ChildEvidence]) -> Result<Scan, FormatError> {
     let Some(header_end) = memchr(b'\n', bytes) else {
         return Err(empty(bytes));
     };
-    let mut rows = Rows::new(&bytes[..header_end])?;
+    let mut rows = Rows::new(&bytes[..header_end], children)?;
     let mut at = header_end + 1;
     while let Some(length) = memchr(b'\n', &bytes[at..]) {
         rows.next(&bytes[at..at + length], at as u64)?;
@@ -82,15 +88,15 @@ fn scan_raw(bytes: &[u8]) -> Result<Scan, FormatError> {
     if at < bytes.len() {
         rows.torn(at as u64, "the line was cut off");
     }
-    Ok(rows.finish(bytes.len() as u64))
+    rows.finish(bytes.len() as u64)
 }
 
-fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
+fn scan_zstd(bytes: &[u8], children: &[ChildEvidence]) -> Result<Scan, FormatError> {
     let mut at = first_frame(bytes)?;
     let mut unpacker = Unpacker::new();
     let header = unpacker.whole(&bytes[..at], 0)?;
     let mut rows = match memchr(b'\n', header) {
-        Some(end) if end + 1 == header.len() => Rows::new(&header[..end])?,
+        Some(end) if end + 1 == header.len() => Rows::new(&header[..end], children)?,
         _ => {
             return Err(corrupt(
                 0,
@@ -119,7 +125,7 @@ fn scan_zstd(bytes: &[u8]) -> Result<Scan, FormatError> {
         rows.lines(text, start)?;
         at += length;
     }
-    Ok(rows.finish(bytes.len() as u64))
+    rows.finish(bytes.len() as u64)
 }
 
 /// The length of the first frame.
@@ -173,31 +179,30 @@ fn header_text(line: &[u8]) -> Result<&str, FormatError> {
 
 /// The rows of one file, in order.
 struct Rows {
-    codec: Box<dyn Codec>,
-    header: SessionHeader,
+    codec: Codec,
+    header: StoredHeader,
     header_line: Box<str>,
     events: Vec<Arc<Event>>,
     places: Vec<Place>,
-    /// The events of the row in hand; kept for its space.
-    read: Vec<Event>,
+    /// What the row in hand has finished; kept for its space.
+    finished: Vec<Placed>,
     line: u64,
-    /// The seq that the next row should have. Behind a fault that is a guess from the rows there.
+    /// The stored seq that the next row should have. Behind a fault that is a guess from the rows there.
     expected: LogOffset,
     fault: Option<(Place, String)>,
 }
 
 impl Rows {
-    fn new(header_line: &[u8]) -> Result<Self, FormatError> {
+    fn new(header_line: &[u8], children: &[ChildEvidence]) -> Result<Self, FormatError> {
         let line = header_text(header_line)?;
-        let codec = codec_for(line)?;
-        let header = codec.header(line)?;
+        let header = StoredHeader::read(line)?;
         Ok(Self {
-            codec,
+            codec: Codec::new(&header, children),
             header,
             header_line: line.into(),
             events: Vec::new(),
             places: Vec::new(),
-            read: Vec::new(),
+            finished: Vec::new(),
             line: 1,
             expected: LogOffset::START,
             fault: None,
@@ -216,42 +221,37 @@ impl Rows {
 
     fn next(&mut self, row: &[u8], byte: u64) -> Result<(), FormatError> {
         self.line += 1;
-        let mut read = std::mem::take(&mut self.read);
-        let outcome = match std::str::from_utf8(row) {
-            Ok(text) => self.codec.row(text, &mut read),
+        let place = self.place(byte);
+        let read = match std::str::from_utf8(row) {
+            Ok(text) => read_row(text, self.header.version, place),
             Err(error) => Err(RowFault::Structure(format!(
                 "not UTF-8 (byte {} of the line)",
                 error.valid_up_to()
             ))),
         };
-        let place = self.place(byte);
-        match outcome {
-            Ok(()) => {
-                for event in read.drain(..) {
-                    self.event(event, byte)?;
-                }
-            }
+        match read {
+            Ok(row) => self.row(row, place),
             Err(RowFault::Structure(reason)) => {
-                read.clear();
                 self.fault.get_or_insert((place, reason));
                 self.expected = self.expected.seq().after();
+                Ok(())
             }
-            Err(RowFault::Rule(reason)) => return Err(FormatError::Damaged { place, reason }),
+            Err(RowFault::Rule(reason)) => Err(FormatError::Damaged { place, reason }),
         }
-        self.read = read;
-        Ok(())
     }
 
-    fn event(&mut self, event: Event, byte: u64) -> Result<(), FormatError> {
-        let place = self.place(byte);
-        let seq = event.seq();
-        if !event.kind().is_known() && !event.ignorable() {
+    fn row(&mut self, row: Row, place: Place) -> Result<(), FormatError> {
+        let damaged = |reason: String| FormatError::Damaged { place, reason };
+        self.codec.admit(&row).map_err(damaged)?;
+        let (first, end) = row.seqs();
+        let seq = Seq::new(first);
+        if let Some(kind) = row.unknown_required(self.header.version) {
             return Err(FormatError::UnknownRequiredEvent {
                 place: Place {
                     seq: seq.before(),
                     ..place
                 },
-                kind: event.kind().to_string(),
+                kind: kind.to_owned(),
             });
         }
         let gap = self.fault.is_none() && seq != place.seq.seq();
@@ -259,13 +259,13 @@ impl Rows {
             let reason = format!("expected seq {}, found {seq}", place.seq);
             self.fault = Some((place, reason));
         }
-        self.expected = seq.after();
+        self.expected = LogOffset::new(end);
         match &self.fault {
             None => {
-                self.events.push(Arc::new(event));
-                self.places.push(place);
+                self.codec.take(row, place, &mut self.finished)?;
+                self.keep();
             }
-            Some((place, reason)) if *event.kind() == EventKind::TurnEnd => {
+            Some((place, reason)) if row.is_turn_end() => {
                 let witness = if gap { "this" } else { "a later" };
                 return Err(FormatError::Damaged {
                     place: *place,
@@ -277,6 +277,13 @@ impl Rows {
             Some(_) => {}
         }
         Ok(())
+    }
+
+    fn keep(&mut self) {
+        for Placed { event, place } in self.finished.drain(..) {
+            self.events.push(Arc::new(event));
+            self.places.push(place);
+        }
     }
 
     /// The next line, or its frame, ends before it should.
@@ -294,7 +301,9 @@ impl Rows {
         }
     }
 
-    fn finish(self, size: u64) -> Scan {
+    fn finish(mut self, size: u64) -> Result<Scan, FormatError> {
+        self.codec.finish(&mut self.finished)?;
+        self.keep();
         let places = self.places;
         let tail = self.fault.map(|(place, reason)| {
             let in_its_frame = places.iter().rev().take_while(|row| row.byte == place.byte);
@@ -306,12 +315,12 @@ impl Rows {
                 bytes: size - place.byte,
             }
         });
-        Scan {
+        Ok(Scan {
             header: self.header,
             header_line: self.header_line,
             events: self.events,
             places,
             tail,
-        }
+        })
     }
 }

@@ -13,8 +13,12 @@ enum Item {
     Range([u64; 2]),
 }
 
-/// Reads the member's JSON text for the event numbered `of`.
-pub(crate) fn decode_sources(text: &str, of: Seq) -> Result<Box<[Seq]>, String> {
+/// Reads the JSON text of a `sourceEventSeqs` member for the event numbered `of`.
+///
+/// # Errors
+/// Anything but a list of distinct earlier events, as counts and `[start,end]` ranges; a list that has ranges must be
+/// strictly increasing. An empty list is refused, too: only the oldest formats know one.
+pub fn decode_sources(text: &str, of: Seq) -> Result<Box<[Seq]>, String> {
     let bad = |reason: String| format!("`sourceEventSeqs` {reason}");
     let items: Vec<Item> = serde_json::from_str(text)
         .map_err(|_| bad("must be a list of counts and [start,end] ranges".into()))?;
@@ -63,8 +67,8 @@ pub(crate) fn decode_sources(text: &str, of: Seq) -> Result<Box<[Seq]>, String> 
     Ok(seqs.into())
 }
 
-/// Writes the list as the member's JSON text.
-pub(crate) fn encode_sources(seqs: &[Seq], out: &mut String) {
+/// Writes the list as the JSON text of a `sourceEventSeqs` member: runs of three and more become ranges.
+pub fn encode_sources(seqs: &[Seq], out: &mut String) {
     let pack = is_increasing(seqs);
     out.push('[');
     let mut at = 0;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use offshoot_format::{
-    CURRENT_VERSION, Container, FormatError, FrameScan, StoredSession, decode_as, decode_header,
+    CURRENT_VERSION, Container, FormatError, FrameScan, StoredHeader, StoredSession, decode_as,
     read_header, scan_frame,
 };
 use offshoot_session::SessionHeader;
@@ -50,7 +50,7 @@ pub(crate) fn bytes_of(found: &Found) -> Result<(Vec<u8>, Metadata), StoreError>
 pub(crate) fn decode(found: &Found, bytes: &[u8]) -> Result<StoredSession, StoreError> {
     check_not_newer(found)
         .and_then(|()| decode_as(found.generation.container, bytes))
-        .and_then(|stored| check_version(found).map(|()| stored))
+        .and_then(|stored| check_version(found, stored.version).map(|()| stored))
         .map_err(|source| format(found, source))
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn header_of(found: &Found) -> Result<SessionHeader, StoreError> {
     let bytes =
         head(open(path)?, found.generation.container).map_err(StoreError::io("read", path))?;
     read_header(found.generation.container, &bytes)
-        .and_then(|line| decode_header(&line))
-        .and_then(|header| check_version(found).map(|()| header))
+        .and_then(|line| StoredHeader::read(&line))
+        .and_then(|header| check_version(found, header.version()).map(|()| header.into_header()))
         .map_err(|source| format(found, source))
 }
 
@@ -139,14 +139,12 @@ fn check_not_newer(found: &Found) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// The header has been read as one of this version; the file name must say the same.
-fn check_version(found: &Found) -> Result<(), FormatError> {
+/// The file name must say the same version as the header.
+fn check_version(found: &Found, version: u64) -> Result<(), FormatError> {
     let named = found.generation.version;
-    if named != CURRENT_VERSION {
+    if named != version {
         return Err(FormatError::Inconsistent {
-            reason: format!(
-                "the file name says version {named}, the header says {CURRENT_VERSION}"
-            ),
+            reason: format!("the file name says version {named}, the header says {version}"),
         });
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use offshoot_session::{Body, Event, EventKind};
 
-use super::loose::Node;
+use crate::json::Node;
 
 static BLOCK: LazyLock<Word> = LazyLock::new(|| Word::new("tool-result"));
 static SOURCE: LazyLock<Word> = LazyLock::new(|| Word::new("plugin"));

@@ -2,8 +2,8 @@
 
 use offshoot_session::{Body, Event};
 
-use super::loose::Node;
 use super::positive;
+use crate::json::Node;
 
 pub(super) fn check(event: &Event) -> Result<(), String> {
     if let Body::SystemMessage(at, _) = event.body() {

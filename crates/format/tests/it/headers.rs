@@ -1,12 +1,12 @@
 //! The header line: the version comes first, then every member (§1.7, §2.1).
 
-use offshoot_format::{FormatError, decode_header, encode_header};
+use offshoot_format::{FormatError, StoredHeader, encode_header};
 use offshoot_session::{Origin, SessionHeader};
 
 use crate::support::HEADER;
 
 fn refusal(line: &str) -> (&'static str, String) {
-    let error = decode_header(line).unwrap_err();
+    let error = StoredHeader::read(line).unwrap_err();
     (error.code(), error.to_string())
 }
 
@@ -31,7 +31,7 @@ fn a_full_header_reads_and_writes() {
         delegation_depth: 3,
         agent_preset: Some("p".into()),
     };
-    assert_eq!(decode_header(line).unwrap(), header);
+    assert_eq!(StoredHeader::read(line).unwrap().into_header(), header);
     assert_eq!(encode_header(&header).unwrap(), format!("{line}\n"));
 }
 
@@ -41,7 +41,7 @@ fn members_come_in_any_order_and_paths_from_any_machine() {
         r#" { "version" : 4 , "delegationDepth":0,"isSeeded":false,"createdAt":1,"cwd":"C:\\work","#,
         "\"id\":\"\",\"type\":\"session\" }\r"
     );
-    let header = decode_header(line).unwrap();
+    let header = StoredHeader::read(line).unwrap().into_header();
     assert_eq!(
         (header.id.as_str(), header.cwd.as_deref()),
         ("", Some(r"C:\work"))
@@ -77,7 +77,7 @@ fn another_version_is_unsupported_whatever_else_the_line_holds() {
                 ("UNSUPPORTED_VERSION", expected.clone()),
                 "{line}"
             );
-            assert!(decode_header(&line).unwrap_err().is_unsupported());
+            assert!(StoredHeader::read(&line).unwrap_err().is_unsupported());
         }
     }
 }

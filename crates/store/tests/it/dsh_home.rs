@@ -17,7 +17,9 @@ const OLD: &str = r#"{"type":"session","version":0,"id":"demo-a","createdAt":100
 
 fn packed(header: &str, rows: usize) -> Vec<u8> {
     // The header line as DSH wrote it, in a frame of its own.
-    let header = offshoot_format::decode_header(header).unwrap();
+    let header = offshoot_format::StoredHeader::read(header)
+        .unwrap()
+        .into_header();
     let mut bytes = Container::Zstd.header(&header).unwrap();
     for event in events(rows) {
         bytes.extend(Container::Zstd.batch([&*event]));
@@ -50,7 +52,11 @@ fn put_everything(home: &Home) {
         lines(CRASHED, &crashed),
     );
     let mut child = Container::Zstd
-        .header(&offshoot_format::decode_header(CHILD).unwrap())
+        .header(
+            &offshoot_format::StoredHeader::read(CHILD)
+                .unwrap()
+                .into_header(),
+        )
         .unwrap();
     let mut seed = events(16);
     seed.push(event(

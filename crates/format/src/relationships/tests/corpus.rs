@@ -9,7 +9,7 @@ use offshoot_test_support::corpus;
 
 use super::Relationships;
 use crate::admission::Admission;
-use crate::header::decode_header;
+use crate::header::StoredHeader;
 
 fn recorded() -> Vec<PathBuf> {
     let complete = |path: &PathBuf| {
@@ -26,7 +26,9 @@ fn recorded() -> Vec<PathBuf> {
 fn read(path: &PathBuf) -> (SessionHeader, Vec<Arc<Event>>) {
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines();
-    let header = decode_header(lines.next().unwrap()).unwrap();
+    let header = StoredHeader::read(lines.next().unwrap())
+        .unwrap()
+        .into_header();
     let rows = lines.map(|line| Arc::new(Event::from_row(line).unwrap()));
     (header, rows.collect())
 }
