@@ -3,6 +3,9 @@
 //! Three steps insert or remove events, so that all later ones get other numbers. What has moved by the same distance is
 //! one entry, so the table grows with what was inserted and removed, not with the log.
 
+use offshoot_session::{Seq, SurfaceOp};
+
+use crate::json::{Members, Node, list};
 use crate::record::{Record, Refusal};
 
 /// From the seqs of the lower version to those of the upper one.
@@ -38,8 +41,101 @@ impl Renumbering {
 }
 
 /// Moves every reference of the record: cited events, the ends of a replacement, and the seqs in the payloads of the types
-/// that name events.
+/// that name events. What a payload says about another log, or about an earlier generation of this one, stays.
+///
+/// # Errors
+/// A reference to an event that is gone, or a payload that does not have the shape of its type.
 pub(crate) fn remap(record: &mut Record, seqs: &Renumbering) -> Result<(), Refusal> {
-    let _ = (record, seqs);
+    let moved = |seq: u64| {
+        seqs.get(seq).ok_or_else(|| {
+            record.malformed(format!(
+                "names event {seq}, which is part of a model's stream"
+            ))
+        })
+    };
+    let surface = match record.surface {
+        Some(SurfaceOp::Replace { start, end }) => Some(SurfaceOp::Replace {
+            start: Seq::new(moved(start.get())?),
+            end: Seq::new(moved(end.get())?),
+        }),
+        other => other,
+    };
+    let sources = record.sources.as_ref();
+    let sources = sources.map(|sources| sources.iter().map(|seq| moved(*seq)).collect());
+    let sources = sources.transpose()?;
+    let data = payload(record, &moved)?;
+    record.surface = surface;
+    record.sources = sources;
+    if let Some(data) = data {
+        record.data = data.into();
+    }
     Ok(())
+}
+
+/// The payload with its references moved; `None` if it has none.
+fn payload(
+    record: &Record,
+    moved: &impl Fn(u64) -> Result<u64, Refusal>,
+) -> Result<Option<String>, Refusal> {
+    let names: &[&str] = match &*record.kind {
+        "command/done" => &["sourceEventSeq"],
+        "compaction/summary" | "compaction/prune" => &["shadowedRange", "shadowedSeqs"],
+        "session/title" | "session/title-llm-request" => &["messageSeqs"],
+        "image/offload" => &["targets"],
+        _ => return Ok(None),
+    };
+    let mut members = record.members()?;
+    for name in names {
+        let Some(node) = members.get(name) else {
+            continue;
+        };
+        let bad = || record.malformed(format!("`{name}` must name events"));
+        let seq = |node: Node<'_>| node.count().ok_or_else(bad).and_then(moved);
+        let value = match *name {
+            "sourceEventSeq" => seq(node)?.to_string(),
+            "shadowedRange" => {
+                let mut range = Members::of(node).ok_or_else(bad)?;
+                for end in ["start", "end"] {
+                    let to = seq(range.get(end).ok_or_else(bad)?)?;
+                    range.set(end, to.to_string());
+                }
+                range.render()
+            }
+            "targets" => {
+                let mut targets = Vec::new();
+                for target in node.items() {
+                    let mut target = Members::of(target).ok_or_else(bad)?;
+                    let to = seq(target.get("seq").ok_or_else(bad)?)?;
+                    target.set("seq", to.to_string());
+                    targets.push(target.render());
+                }
+                list(targets)
+            }
+            _ => {
+                let seqs = node
+                    .items()
+                    .into_iter()
+                    .map(|node| Ok(seq(node)?.to_string()));
+                list(seqs.collect::<Result<Vec<_>, Refusal>>()?)
+            }
+        };
+        members.set(name, value);
+    }
+    Ok(Some(members.render()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_by_the_same_distance_is_one_entry() {
+        let mut seqs = Renumbering::default();
+        (0..4).for_each(|seq| seqs.moved(seq, seq));
+        (4..6).for_each(|seq| seqs.gone(seq));
+        (6..9).for_each(|seq| seqs.moved(seq, seq - 2));
+        assert_eq!(seqs.runs.len(), 3);
+        let found: Vec<_> = [0, 3, 4, 5, 6, 8].map(|seq| seqs.get(seq)).into();
+        assert_eq!(found, [Some(0), Some(3), None, None, Some(4), Some(6)]);
+    }
 }

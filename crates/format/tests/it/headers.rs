@@ -61,11 +61,11 @@ fn another_version_is_unsupported_whatever_else_the_line_holds() {
     ] {
         let expected = if direction.is_empty() {
             format!(
-                "the file has format version {version}; this program reads version 4 and has no way up from there"
+                "the file has format version {version}; this program reads versions 0 to 4 and has no way up from there"
             )
         } else {
             format!(
-                "the file has format version {version}; this program reads version 4: {direction}"
+                "the file has format version {version}; this program reads versions 0 to 4: {direction}"
             )
         };
         for line in [
