@@ -3,6 +3,9 @@
 //! Each [`Stage`] turns the items of one version into those of the next and keeps only what it cannot decide yet. An item
 //! goes all the way up before the next one is read, so there is never a second copy of a log.
 
+#[cfg(test)]
+mod tests;
+
 use offshoot_session::{Event, SessionHeader};
 
 use crate::admission::Admission;

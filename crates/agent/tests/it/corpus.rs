@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use offshoot_format::decode;
-use offshoot_session::{EventKind, SessionId};
+use offshoot_session::{EventKind, EventLog, SessionId};
 use offshoot_test_support::transcript::{Rules, SystemMessages};
 use offshoot_test_support::{Reply, ScriptedModelServer, corpus};
 
@@ -17,7 +17,8 @@ async fn every_recorded_session_goes_on_wherever_it_is_forked() {
         return corpus::skip_notice("every_recorded_session_goes_on_wherever_it_is_forked");
     }
     let mut continued = 0;
-    for file in corpus::files("v4-completed") {
+    let versions = (0..=4).map(|version| format!("v{version}-completed"));
+    for file in versions.flat_map(corpus::files) {
         let bytes = fs::read(&file).unwrap();
         let Ok(stored) = decode(&bytes) else { continue };
         if stored.log.continuable().is_err() {
@@ -55,7 +56,17 @@ async fn every_recorded_session_goes_on_wherever_it_is_forked() {
             );
             continued += 1;
         }
-        assert_eq!(bench.bytes(&parent), bytes);
+        let rows = |log: &EventLog| {
+            log.events()
+                .map(|event| event.text().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            rows(&bench.log(&parent)),
+            rows(&source.stored.log),
+            "{}",
+            file.display()
+        );
         server.finish();
     }
     assert!(continued > 20, "only {continued}");
