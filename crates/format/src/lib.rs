@@ -42,6 +42,7 @@ mod stages;
 mod status;
 mod version;
 
+pub use chunks::pack_chunk_rows;
 pub use decode::{StoredSession, decode, decode_as, decode_with};
 pub use error::{FormatError, Place};
 pub use evidence::{ChildDescriptor, ChildEvidence};

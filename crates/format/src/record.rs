@@ -42,11 +42,22 @@ pub(crate) struct OpaqueMembers {
 impl Record {
     /// A log-only event that a migration adds, with the place and time of the record that was the reason.
     pub(crate) fn beside(anchor: &Self, kind: &'static str, data: impl Into<Box<str>>) -> Self {
+        Self::added(anchor.place, kind, anchor.seq, anchor.time, data)
+    }
+
+    /// A log-only event that a migration adds.
+    pub(crate) fn added(
+        place: Place,
+        kind: &'static str,
+        seq: u64,
+        time: i64,
+        data: impl Into<Box<str>>,
+    ) -> Self {
         Self {
-            place: anchor.place,
+            place,
             kind: Cow::Borrowed(kind),
-            seq: anchor.seq,
-            time: anchor.time,
+            seq,
+            time,
             data: data.into(),
             surface: None,
             sources: None,

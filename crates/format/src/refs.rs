@@ -44,11 +44,15 @@ impl Renumbering {
 /// that name events. What a payload says about another log, or about an earlier generation of this one, stays.
 ///
 /// # Errors
-/// A reference to an event that is gone, or a payload that does not have the shape of its type.
+/// A reference to an event that is gone, or to one that is not ahead of the record, whose own seq is still the old one or
+/// a later one; a payload that does not have the shape of its type.
 pub(crate) fn remap(record: &mut Record, seqs: &Renumbering) -> Result<(), Refusal> {
     let moved = |seq: u64| {
+        if seq >= record.seq {
+            return Err(record.malformed(format!("names event {seq}, which is not ahead of it")));
+        }
         seqs.get(seq).ok_or_else(|| {
-            record.malformed(format!(
+            record.unsupported(format!(
                 "names event {seq}, which is part of a model's stream"
             ))
         })
@@ -126,7 +130,11 @@ fn payload(
 
 #[cfg(test)]
 mod tests {
+    use offshoot_session::LogOffset;
+
     use super::*;
+    use crate::Place;
+    use crate::version::Version;
 
     #[test]
     fn what_moves_by_the_same_distance_is_one_entry() {
@@ -137,5 +145,111 @@ mod tests {
         assert_eq!(seqs.runs.len(), 3);
         let found: Vec<_> = [0, 3, 4, 5, 6, 8].map(|seq| seqs.get(seq)).into();
         assert_eq!(found, [Some(0), Some(3), None, None, Some(4), Some(6)]);
+    }
+
+    const PLACE: Place = Place {
+        line: 2,
+        seq: LogOffset::START,
+        byte: 0,
+    };
+
+    /// A record of V3 at seq 9, where event 2 is gone and the ones behind it are one less.
+    fn moved(kind: &str, data: &str, members: &str) -> Result<String, Refusal> {
+        let mut seqs = Renumbering::default();
+        (0..2).for_each(|seq| seqs.moved(seq, seq));
+        seqs.gone(2);
+        (3..9).for_each(|seq| seqs.moved(seq, seq - 1));
+        let row = format!(r#"{{"type":"{kind}","seq":9,"time":0,"data":{data}{members}}}"#);
+        let mut record = Record::read(&row, Version::V3, PLACE).unwrap();
+        remap(&mut record, &seqs)?;
+        Ok(record.render(Version::V3))
+    }
+
+    #[test]
+    fn every_place_that_names_events_is_moved() {
+        let replace = |start: u64, end: u64| {
+            format!(
+                r#","sourceEventSeqs":[{start},{end}],"surfaceOp":{{"op":"replace","startSeq":{start},"endSeq":{end}}}"#
+            )
+        };
+        let span = |start: u64, end: u64| {
+            format!(
+                r#"{{"shadowedRange":{{"start":{start},"end":{end}}},"shadowedSeqs":[{start},{end}]}}"#
+            )
+        };
+        let seq = |member: &str, seq: u64| format!(r#"{{"{member}":{seq},"seq":2}}"#);
+        let seqs = |seq: u64| format!(r#"{{"messageSeqs":[0,{seq}]}}"#);
+        let targets = |seq: u64| format!(r#"{{"targets":[{{"seq":{seq},"imageIndexes":[2]}}]}}"#);
+        let none = String::new;
+        for (kind, (from, more), (to, moved_more)) in [
+            (
+                "user/message",
+                ("{}".into(), replace(1, 8)),
+                ("{}".into(), replace(1, 7)),
+            ),
+            (
+                "compaction/summary",
+                (span(1, 8), none()),
+                (span(1, 7), none()),
+            ),
+            (
+                "compaction/prune",
+                (span(3, 3), none()),
+                (span(2, 2), none()),
+            ),
+            ("session/title", (seqs(4), none()), (seqs(3), none())),
+            (
+                "session/title-llm-request",
+                (seqs(8), none()),
+                (seqs(7), none()),
+            ),
+            (
+                "command/done",
+                (seq("sourceEventSeq", 5), none()),
+                (seq("sourceEventSeq", 4), none()),
+            ),
+            (
+                "command/done",
+                (seq("other", 5), none()),
+                (seq("other", 5), none()),
+            ),
+            ("image/offload", (targets(6), none()), (targets(5), none())),
+            // Of another log, or of a file that has this seq.
+            (
+                "session-log-deepseek/delivery-accepted",
+                (seq("throughSeq", 5), none()),
+                (seq("throughSeq", 5), none()),
+            ),
+        ] {
+            let to = format!(r#"{{"type":"{kind}","seq":9,"time":0,"data":{to}{moved_more}}}"#);
+            assert_eq!(moved(kind, &from, &more), Ok(to));
+        }
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_is_refused() {
+        let title = |seqs: &str| {
+            let told = moved("session/title", &format!(r#"{{"messageSeqs":{seqs}}}"#), "");
+            let refusal = told.unwrap_err();
+            assert_eq!(refusal.place, Some(PLACE));
+            (refusal.malformed, refusal.reason)
+        };
+        assert_eq!(
+            [title("[2]"), title("[9]"), title("[-1]")],
+            [
+                (
+                    false,
+                    "`session/title`: names event 2, which is part of a model's stream".into()
+                ),
+                (
+                    true,
+                    "`session/title`: names event 9, which is not ahead of it".into()
+                ),
+                (
+                    true,
+                    "`session/title`: `messageSeqs` must name events".into()
+                ),
+            ]
+        );
     }
 }
