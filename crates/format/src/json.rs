@@ -176,6 +176,15 @@ impl<'a> Members<'a> {
         self.0.push((Cow::Owned(quote(name)), value.into()));
     }
 
+    /// [`Members::push`] with the name as JSON text.
+    pub(crate) fn push_raw(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) {
+        self.0.push((name.into(), value.into()));
+    }
+
     /// Puts a new member in front of another, or at the end if that is not there.
     pub(crate) fn insert_before(
         &mut self,

@@ -83,6 +83,13 @@ impl Record {
         Members::of(self.node()).ok_or_else(|| self.malformed("the payload must be an object"))
     }
 
+    /// Gives the record another payload, if there is one.
+    pub(crate) fn replace_data(&mut self, data: Option<String>) {
+        if let Some(data) = data {
+            self.data = data.into();
+        }
+    }
+
     /// The record cannot be what its version says it is.
     pub(crate) fn malformed(&self, reason: impl Into<String>) -> Refusal {
         Refusal::malformed(self.place, format!("`{}`: {}", self.kind, reason.into()))

@@ -1,5 +1,6 @@
 //! The adjacent migrations, one module each (`reference/persistence.md` §2.3–§2.6).
 
+mod messages;
 mod restart;
 mod v0_to_v1;
 mod v1_to_v2;

@@ -1,24 +1,158 @@
-//! v3_to_v4
+//! V3 → V4: tool results get a role of their own, and sources name who made a message (`reference/persistence.md` §2.6).
+//!
+//! Nothing is dropped here: what V4 does not know keeps its value under a name that begins with `plugin:`.
 
+mod catalog;
+mod names;
+mod results;
+
+use std::borrow::Cow;
+
+use super::messages::{Rewritten, each, loose_content, member, messages};
+use super::restart::Restart;
 use crate::chain::{Context, Item, Stage};
-use crate::record::Refusal;
+use crate::json::{Members, Node};
+use crate::record::{Record, Refusal};
+use crate::refs::{Renumbering, remap};
+use crate::version::Version;
+
+use catalog::Catalog;
 
 /// The stage.
-pub(crate) struct V3ToV4;
+pub(crate) struct V3ToV4 {
+    catalog: Catalog,
+    restart: Restart,
+    seqs: Renumbering,
+    written: u64,
+}
 
 impl V3ToV4 {
-    pub(crate) fn new(_context: &Context<'_>) -> Self {
-        Self
+    pub(crate) fn new(context: &Context<'_>) -> Self {
+        Self {
+            catalog: Catalog::new(context),
+            restart: Restart::default(),
+            seqs: Renumbering::default(),
+            written: 0,
+        }
+    }
+
+    fn event(&mut self, mut record: Record, out: &mut Vec<Item>) -> Result<(), Refusal> {
+        check(&record)?;
+        self.catalog.see(&record)?;
+        if let Some(missing) = self.restart.before(&record) {
+            self.add(missing, out);
+        }
+        rename(&mut record)?;
+        remap(&mut record, &self.seqs)?;
+        self.seqs.moved(record.seq, self.written);
+        self.add(record, out);
+        Ok(())
+    }
+
+    fn add(&mut self, mut record: Record, out: &mut Vec<Item>) {
+        record.seq = self.written;
+        self.written += 1;
+        out.push(Item::Event(record));
     }
 }
 
 impl Stage for V3ToV4 {
     fn take(&mut self, item: Item, out: &mut Vec<Item>) -> Result<(), Refusal> {
-        out.push(item);
-        Ok(())
+        match item {
+            Item::Event(record) => self.event(record, out),
+            Item::Chunks(run) => Err(Refusal::malformed(run.place, "packed chunks ended with V1")),
+        }
     }
 
-    fn finish(&mut self, _out: &mut Vec<Item>) -> Result<(), Refusal> {
+    fn finish(&mut self, out: &mut Vec<Item>) -> Result<(), Refusal> {
+        for fact in self.catalog.missing()? {
+            self.add(fact, out);
+        }
         Ok(())
     }
+}
+
+/// What V3 accepts and V4 means something else by.
+fn check(record: &Record) -> Result<(), Refusal> {
+    match &*record.kind {
+        "tool/result" => results::check_not_started(record),
+        "request/header" => {
+            let header = record.node().get("header");
+            let tools = header.and_then(|header| header.get("tools"));
+            let tools = tools.map_or_else(Vec::new, |tools| tools.items());
+            match tools.iter().any(|tool| tool.get("deferLoading").is_some()) {
+                true => Err(record.unsupported("`deferLoading` has another meaning since V4")),
+                false => Ok(()),
+            }
+        }
+        "session-log-deepseek/delivery-accepted" => {
+            let version = record.node().get("sessionFormatVersion");
+            match version.and_then(|version| version.count()) {
+                Some(4) => Err(record.unsupported("a V3 log cannot have been delivered as V4")),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn rename(record: &mut Record) -> Result<(), Refusal> {
+    if !Version::V3.knows(&record.kind) {
+        // A reader may pass over it, so nothing is known of its payload.
+        record.kind = Cow::Owned(format!("plugin:{}", record.kind));
+        return Ok(());
+    }
+    if record.is("tool/result") {
+        let data = results::lift(record)?;
+        record.replace_data(data);
+    }
+    let is_system = record.is("system/message");
+    let edited = messages(record, |message| {
+        rename_in_message(record, message, is_system)
+    })?;
+    record.replace_data(edited);
+    let edited = loose_content(record, |content| rename_blocks(record, content))?;
+    record.replace_data(edited);
+    let edited = member(record.node(), "stream", |stream| match &*record.kind {
+        "assistant/message" | "assistant/attempt" => each(stream, rename_in_stream),
+        _ => Ok(None),
+    })?;
+    record.replace_data(edited);
+    Ok(())
+}
+
+fn rename_in_message(record: &Record, mut message: Members<'_>, is_system: bool) -> Rewritten {
+    let source = message
+        .get("source")
+        .map_or(Ok(None), |source| names::source(source, is_system))?;
+    let content = message
+        .get("content")
+        .map_or(Ok(None), |content| rename_blocks(record, content))?;
+    if source.is_none() && content.is_none() {
+        return Ok(None);
+    }
+    for (name, value) in [("source", source), ("content", content)] {
+        if let Some(value) = value {
+            message.set(name, value);
+        }
+    }
+    Ok(Some(message.render()))
+}
+
+fn rename_blocks(record: &Record, content: Node<'_>) -> Rewritten {
+    each(content, |block| {
+        if block.names("type", "tool-result") {
+            return Err(record.unsupported("a `tool-result` block stands where no result belongs"));
+        }
+        names::block(block)
+    })
+}
+
+/// A stream says twice what a block is: where it begins and where it ends.
+fn rename_in_stream(piece: Node<'_>) -> Rewritten {
+    member(piece, "chunk", |chunk| match chunk.get("type") {
+        Some(kind) if kind.is("block-start") => member(chunk, "blockType", names::block_type),
+        Some(kind) if kind.is("block-end") => member(chunk, "block", names::block),
+        _ => Ok(None),
+    })
 }
