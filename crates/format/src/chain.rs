@@ -14,6 +14,7 @@ use crate::codec::Placed;
 use crate::evidence::ChildEvidence;
 use crate::header::StoredHeader;
 use crate::record::{Record, Refusal};
+use crate::shapes;
 use crate::stages::{V0ToV1, V1ToV2, V2ToV3, V3ToV4};
 use crate::version::Version;
 use crate::{FormatError, Place};
@@ -23,15 +24,6 @@ use crate::{FormatError, Place};
 pub(crate) enum Item {
     Event(Record),
     Chunks(ChunkRun),
-}
-
-impl Item {
-    pub(crate) const fn place(&self) -> Place {
-        match self {
-            Self::Event(record) => record.place,
-            Self::Chunks(run) => run.place,
-        }
-    }
 }
 
 /// One adjacent migration.
@@ -89,10 +81,22 @@ impl Chain {
 
     /// Sends an item up and adds the current events that are finished with it.
     pub(crate) fn take(&mut self, item: Item, out: &mut Vec<Placed>) -> Result<(), FormatError> {
-        self.queues[0].push(item);
-        self.rise(0)
+        self.send(item)
             .map_err(|refusal| refusal.into_error(self.version))?;
         self.emit(out)
+    }
+
+    fn send(&mut self, item: Item) -> Result<(), Refusal> {
+        // What was frozen with V0 holds up to V2. V0 itself is normalised first, by the stage that brings it up.
+        if let Item::Event(record) = &item
+            && matches!(self.version, Version::V1 | Version::V2)
+            && self.version.knows(&record.kind)
+        {
+            let checked = shapes::check(&record.kind, record.node());
+            checked.map_err(|reason| record.unsupported(reason))?;
+        }
+        self.queues[0].push(item);
+        self.rise(0)
     }
 
     /// Ends every stage, the lowest first.
@@ -145,8 +149,7 @@ impl Chain {
             }));
         };
         for item in items {
-            self.queues[0].push(item);
-            self.rise(0).map_err(failed)?;
+            self.send(item).map_err(failed)?;
             drain(&mut self.queues[0]);
         }
         for at in 0..self.stages.len() {

@@ -185,26 +185,19 @@ impl<'a> Members<'a> {
         self.0.push((name.into(), value.into()));
     }
 
-    /// Puts a new member in front of another, or at the end if that is not there.
-    pub(crate) fn insert_before(
-        &mut self,
-        other: &str,
-        name: &str,
-        value: impl Into<Cow<'a, str>>,
-    ) {
-        let at = self.position(other).unwrap_or(self.0.len());
+    /// Puts a new member in front of all others.
+    pub(crate) fn insert_first(&mut self, name: &str, value: impl Into<Cow<'a, str>>) {
+        self.0.insert(0, (Cow::Owned(quote(name)), value.into()));
+    }
+
+    /// Puts a new member behind another, or at the end if that is not there.
+    pub(crate) fn insert_after(&mut self, other: &str, name: &str, value: impl Into<Cow<'a, str>>) {
+        let at = self.position(other).map_or(self.0.len(), |at| at + 1);
         self.0.insert(at, (Cow::Owned(quote(name)), value.into()));
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Cow<'a, str>> {
         self.position(name).map(|at| self.0.remove(at).1)
-    }
-
-    /// Gives a member another name, where it stands.
-    pub(crate) fn rename(&mut self, from: &str, to: &str) {
-        if let Some(at) = self.position(from) {
-            self.0[at].0 = Cow::Owned(quote(to));
-        }
     }
 
     /// The JSON text of the object.
@@ -264,12 +257,12 @@ mod tests {
         let text = r#"{ "a": 1.0, "b\u0041": "\ud800", "c": {"x": -0}, "a": 2e3 }"#;
         let mut members = Members::of(Node::new(text)).unwrap();
         members.set("bA", "null");
-        members.rename("c", "d");
         members.push("e", "[ ]");
-        members.insert_before("d", "f", "0");
+        members.insert_after("a", "f", "0");
+        members.insert_first("g", "1");
         assert_eq!(
             members.render(),
-            r#"{"a":2e3,"b\u0041":null,"f":0,"d":{"x": -0},"e":[ ]}"#
+            r#"{"g":1,"a":2e3,"f":0,"b\u0041":null,"c":{"x": -0},"e":[ ]}"#
         );
         assert_eq!(members.remove("a").as_deref(), Some("2e3"));
         assert!(members.get("a").is_none());

@@ -38,6 +38,7 @@ mod record;
 mod refs;
 mod relationships;
 mod scan;
+mod shapes;
 mod stages;
 mod status;
 mod version;

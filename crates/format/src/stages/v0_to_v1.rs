@@ -1,19 +1,162 @@
-//! v0_to_v1
+//! V0 → V1: early ways of writing things become the one that was frozen (`reference/persistence.md` §2.3).
+//!
+//! Events keep their numbers, and most their text. What is normalised is then held against the shapes that V1 was released
+//! with, so that nothing rises whose meaning nobody knows.
 
+mod messages;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::messages::{Rewritten, member};
 use crate::chain::{Context, Item, Stage};
-use crate::record::Refusal;
+use crate::json::{Members, Node, quote};
+use crate::record::{Record, Refusal};
+use crate::shapes;
+use crate::version::Version;
 
 /// The stage.
-pub(crate) struct V0ToV1;
+pub(crate) struct V0ToV1 {
+    session: String,
+    has_parent: bool,
+    inherited: u64,
+    /// The ids of results, for those that replace them: by seq.
+    results: HashMap<u64, String>,
+    /// The retry id of a chain whose events do not name one.
+    retries: HashMap<String, String>,
+    /// The same for the compaction that is under way.
+    compaction: Option<String>,
+}
 
 impl V0ToV1 {
-    pub(crate) fn new(_context: &Context<'_>) -> Self {
-        Self
+    pub(crate) fn new(context: &Context<'_>) -> Self {
+        Self {
+            session: context.header.id.as_str().to_owned(),
+            has_parent: context.header.parent.is_some(),
+            inherited: context.seed_length.unwrap_or(0),
+            results: HashMap::new(),
+            retries: HashMap::new(),
+            compaction: None,
+        }
+    }
+
+    fn event(&mut self, record: &mut Record) -> Result<(), Refusal> {
+        if !record.node().is_object() {
+            return Err(record.unsupported("expected an object as the payload"));
+        }
+        rename(record);
+        let edited = match &*record.kind {
+            "turn/start" => trigger(record)?,
+            "turn/end" => reason(record)?,
+            "user/message" => messages::user(record, &self.session)?,
+            "assistant/message" => messages::assistant(record, &self.session)?,
+            "tool/result" => self.result(record)?,
+            "request/header" => header(record)?,
+            "llm/retry" | "llm/retry-started" => self.retry(record)?,
+            "compaction/start" | "compaction/summary" | "compaction/end" => {
+                self.compaction(record)?
+            }
+            "session/end-seed" => {
+                self.compaction = None;
+                None
+            }
+            "session-log-deepseek/delivery-accepted" => {
+                self.delivery(record)?;
+                None
+            }
+            _ => None,
+        };
+        record.replace_data(edited);
+        if !Version::V1.knows(&record.kind) {
+            return Err(record.unsupported("expected an event type that V0 was released with"));
+        }
+        shapes::check(&record.kind, record.node()).map_err(|reason| record.unsupported(reason))
+    }
+
+    /// A result that replaces another one is the same message, so it has the same id.
+    fn result(&mut self, record: &Record) -> Rewritten {
+        let replaced = match record.surface {
+            Some(offshoot_session::SurfaceOp::Replace { start, .. }) => {
+                self.results.get(&start.get())
+            }
+            _ => None,
+        };
+        let edited = messages::result(record, replaced.map(String::as_str), &self.session)?;
+        let data = Node::new(edited.as_deref().unwrap_or(&record.data));
+        if let Some(id) = data
+            .get("message")
+            .and_then(|message| message.get("id")?.text())
+        {
+            self.results.insert(record.seq, id.into_owned());
+        }
+        Ok(edited)
+    }
+
+    /// Retries of one request have one id.
+    fn retry(&mut self, record: &Record) -> Rewritten {
+        let mut members = record.members()?;
+        if members.get("retryId").is_some() {
+            return Ok(None);
+        }
+        let part = |name| members.get(name).map_or("", |node| node.json());
+        let request = format!("{} {}", part("turn"), part("step"));
+        let chain = format!("{request} {} {}", part("provider"), part("policyKey"));
+        let minted = format!("legacy-retry:{}:{}", self.session, record.seq);
+        let id = match record.is("llm/retry") {
+            true => self.retries.entry(chain).or_insert(minted).clone(),
+            // What was started names no chain: it is the last one that was scheduled for the step.
+            false => self.retries.get(&request).cloned().unwrap_or(minted),
+        };
+        self.retries.insert(request, id.clone());
+        members.insert_first("retryId", quote(&id));
+        Ok(Some(members.render()))
+    }
+
+    /// The events of one compaction have one id.
+    fn compaction(&mut self, record: &Record) -> Rewritten {
+        let mut members = record.members()?;
+        let named = members.get("compactionId").is_some();
+        let minted = || format!("legacy-compaction:{}:{}", self.session, record.seq);
+        let id = match &*record.kind {
+            "compaction/start" => minted(),
+            _ => self.compaction.take().unwrap_or_else(minted),
+        };
+        if !record.is("compaction/end") {
+            self.compaction = (!named).then(|| id.clone());
+        }
+        if named {
+            return Ok(None);
+        }
+        members.insert_first("compactionId", quote(&id));
+        Ok(Some(members.render()))
+    }
+
+    /// A delivery of this very generation speaks of this session, or was inherited.
+    fn delivery(&self, record: &Record) -> Result<(), Refusal> {
+        let data = record.node();
+        let generation = data.get("sessionFormatVersion");
+        if generation.is_some_and(|generation| generation.count() != Some(0)) {
+            return Ok(());
+        }
+        let session = data.get("sessionId").and_then(|session| session.text());
+        let inherited = self.has_parent && record.seq < self.inherited;
+        match session {
+            Some(session) if session != self.session && !inherited => {
+                Err(record.malformed(format!(
+                    "`sessionId` must be this session, `{}`, found `{session}`",
+                    self.session
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl Stage for V0ToV1 {
-    fn take(&mut self, item: Item, out: &mut Vec<Item>) -> Result<(), Refusal> {
+    fn take(&mut self, mut item: Item, out: &mut Vec<Item>) -> Result<(), Refusal> {
+        if let Item::Event(record) = &mut item {
+            self.event(record)?;
+        }
         out.push(item);
         Ok(())
     }
@@ -21,4 +164,90 @@ impl Stage for V0ToV1 {
     fn finish(&mut self, _out: &mut Vec<Item>) -> Result<(), Refusal> {
         Ok(())
     }
+}
+
+fn rename(record: &mut Record) {
+    let name = match &*record.kind {
+        "compact/start" => "compaction/start",
+        "compact/summary" => "compaction/summary",
+        "compact/end" => "compaction/end",
+        "compact/prune" => "compaction/prune",
+        "steering/message" => {
+            // A message within a step was first wrapped, with the turn beside it.
+            let data = record.node();
+            let message = data.get("message").map(|message| message.json().to_owned());
+            let message = message.or_else(|| {
+                let mut members = Members::of(data)?;
+                members.remove("turn");
+                Some(members.render())
+            });
+            record.replace_data(message);
+            "user/message"
+        }
+        _ => return,
+    };
+    record.kind = Cow::Borrowed(name);
+}
+
+/// What made a turn start is no longer said.
+fn trigger(record: &Record) -> Rewritten {
+    let mut members = record.members()?;
+    let Some(trigger) = members.get("trigger") else {
+        return Ok(None);
+    };
+    let kind = trigger.get("kind").and_then(|kind| kind.text());
+    if kind.is_none_or(|kind| kind.is_empty()) {
+        return Err(record.unsupported("`trigger` must have a `kind`"));
+    }
+    members.remove("trigger");
+    Ok(Some(members.render()))
+}
+
+fn reason(record: &Record) -> Rewritten {
+    member(record.node(), "reason", |reason| {
+        let aborted = |by| {
+            Some(format!(
+                r#"{{"kind":"aborted","reason":{{"kind":"{by}"}}}}"#
+            ))
+        };
+        let only_kind = reason.members().is_some_and(|members| members.len() == 1);
+        if reason.names("kind", "aborted") && only_kind {
+            return Ok(aborted("legacy"));
+        }
+        if reason.names("kind", "disposed") && only_kind {
+            return Ok(aborted("disposed"));
+        }
+        if !reason.names("kind", "error") || reason.get("error").is_some() {
+            return Ok(None);
+        }
+        // The step that failed stood beside the failure, or the failure was not wrapped at all.
+        let mut members = record_members(reason);
+        members.remove("step");
+        members.remove("kind");
+        let error = match members.remove("failure") {
+            Some(failure) if members.iter().next().is_none() => failure.into_owned(),
+            Some(_) => return Ok(None),
+            None => {
+                if members.get("code").is_none() {
+                    members.push("code", r#""UNKNOWN""#);
+                }
+                members.render()
+            }
+        };
+        Ok(Some(format!(r#"{{"kind":"error","error":{error}}}"#)))
+    })
+}
+
+fn record_members(node: Node<'_>) -> Members<'_> {
+    Members::of(node).unwrap_or_default()
+}
+
+fn header(record: &Record) -> Rewritten {
+    if record.node().names("reason", "fallback") {
+        return Err(record.unsupported("the reason `fallback` has no successor in V1"));
+    }
+    member(record.node(), "header", |header| {
+        let mut members = record_members(header);
+        Ok(members.remove("messagePrefix").map(|_| members.render()))
+    })
 }

@@ -1,0 +1,82 @@
+//! Messages from before they had an id, a source and a wrapper.
+
+use std::borrow::Cow;
+
+use crate::json::{Members, Node, quote};
+use crate::record::Record;
+use crate::stages::messages::Rewritten;
+
+/// The id of a message that never had one: the same whenever the log is brought up.
+fn legacy_id(record: &Record, session: &str) -> String {
+    quote(&format!("legacy-message:{session}:{}", record.seq))
+}
+
+pub(super) fn user(record: &Record, session: &str) -> Rewritten {
+    let mut members = record.members()?;
+    if members.get("id").is_some() {
+        return Ok(None);
+    }
+    if members.get("role").is_none() {
+        members.push("role", r#""user""#);
+    }
+    members.push("id", legacy_id(record, session));
+    Ok(Some(members.render()))
+}
+
+pub(super) fn assistant(record: &Record, session: &str) -> Rewritten {
+    let mut members = record.members()?;
+    if let Some(message) = members.get("message") {
+        let named = with_id(message, || legacy_id(record, session));
+        return Ok(named.map(|message| {
+            members.set("message", message);
+            members.render()
+        }));
+    }
+    let Some(provenance) = members.remove("provenance") else {
+        return Ok(None);
+    };
+    let mut source = Members::of(Node::new(&provenance)).unwrap_or_default();
+    source.insert_first("kind", r#""model""#);
+    let source = source.render();
+    let content = members.remove("content").unwrap_or(Cow::Borrowed("null"));
+    let message = format!(
+        r#"{{"role":"assistant","content":{content},"source":{source},"id":{}}}"#,
+        legacy_id(record, session)
+    );
+    members.insert_after("step", "message", message);
+    Ok(Some(members.render()))
+}
+
+/// `replaced` is the id of the result that this one stands for.
+pub(super) fn result(record: &Record, replaced: Option<&str>, session: &str) -> Rewritten {
+    let id = || replaced.map_or_else(|| legacy_id(record, session), quote);
+    let mut members = record.members()?;
+    if let Some(message) = members.get("message") {
+        return Ok(with_id(message, id).map(|message| {
+            members.set("message", message);
+            members.render()
+        }));
+    }
+    let Some(call) = members.remove("callId") else {
+        return Ok(None);
+    };
+    let mut block = format!(r#"{{"type":"tool-result","toolCallId":{call}"#);
+    for name in ["content", "isError"] {
+        if let Some(value) = members.remove(name) {
+            block.push_str(&format!(r#","{name}":{value}"#));
+        }
+    }
+    let message = format!(
+        r#"{{"source":{{"kind":"tool","callId":{call}}},"content":[{block}}}],"role":"user","id":{}}}"#,
+        id()
+    );
+    members.insert_after("step", "message", message);
+    Ok(Some(members.render()))
+}
+
+/// The message with an id, if it has none.
+fn with_id(message: Node<'_>, id: impl FnOnce() -> String) -> Option<String> {
+    let mut members = Members::of(message).filter(|members| members.get("id").is_none())?;
+    members.push("id", id());
+    Some(members.render())
+}
