@@ -46,6 +46,10 @@ pub(crate) enum Command {
     Fork(Fork),
     /// Say whether session files are sound, and if not, what is wrong and where; never writes
     Check(Check),
+    /// Write a session file of an older format version as one of the current version, beside it
+    Convert(Convert),
+    /// Make a new session of the sound beginning of a damaged file, and say what is lost
+    Salvage(Salvage),
 }
 
 #[derive(Debug, Args)]
@@ -122,6 +126,10 @@ pub(crate) struct Show {
     #[arg(long, value_name = "N", group = "view", conflicts_with_all = ["from", "to"], value_parser = parse_number, allow_negative_numbers = true)]
     pub(crate) request: Option<NonZeroUsize>,
 
+    /// The lines of the file as they stand in it, with their own seqs; also of damaged files
+    #[arg(long, group = "view", conflicts_with_all = ["from", "to"])]
+    pub(crate) stored: bool,
+
     /// Only from this event on
     #[arg(long, value_name = "SEQ", value_parser = parse_seq, allow_negative_numbers = true)]
     pub(crate) from: Option<Seq>,
@@ -148,9 +156,35 @@ pub(crate) struct Fork {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Ids or session files
-    #[arg(value_name = "ID|FILE", required = true)]
+    /// Ids or session files [default: every session of the home]
+    #[arg(value_name = "ID|FILE")]
     pub(crate) sources: Vec<OsString>,
+
+    /// Also compare every answer with the stream that it came in
+    #[arg(long)]
+    pub(crate) deep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Convert {
+    /// The session file, or a session's id; it is only read
+    #[arg(value_name = "FILE", value_parser = OsStringValueParser::new().try_map(named))]
+    pub(crate) source: OsString,
+
+    /// The directory for the new file [default: that of the old one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Salvage {
+    /// The session file, or a session's id; it is only read
+    #[arg(value_name = "FILE", value_parser = OsStringValueParser::new().try_map(named))]
+    pub(crate) source: OsString,
+
+    /// The home that the new session goes to
+    #[arg(long, value_name = "HOME")]
+    pub(crate) to: PathBuf,
 }
 
 fn parse_seq(text: &str) -> Result<Seq, String> {

@@ -83,6 +83,11 @@ pub(crate) fn hint(error: &StoreError) -> Option<String> {
         StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Some("name a file that is there, or a session's id as `offshoot ls` shows it".to_owned())
         }
+        StoreError::Format { path, source } => {
+            // Ready to be typed, apart from the home.
+            let file = quoted(&path.to_string_lossy());
+            Some(source.hint().replace("FILE", &file))
+        }
         other => other.hint(),
     }
 }

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use offshoot_format::{Container, FormatError, StoredSession, decode_as};
+use offshoot_format::{
+    Container, FormatError, StoredHeader, StoredLine, decode_as, read_header, stored_lines,
+};
 use offshoot_session::SessionId;
 use offshoot_store::{Persistence as _, ReadSession, StoreError};
 
@@ -66,6 +68,19 @@ impl Source {
         }
     }
 
+    /// The file for a command that works on files: of a session, the one that it is in.
+    pub(crate) fn file(&self, home: &Home) -> Result<PathBuf, Failure> {
+        let path = match self {
+            Self::Id(id) => {
+                home.check()?;
+                home.store().locate(id)?
+            }
+            Self::File(path) => path.clone(),
+        };
+        check_file(&path)?;
+        Ok(path)
+    }
+
     /// The file, if there is one.
     pub(crate) fn path(&self, home: &Home) -> Option<PathBuf> {
         match self {
@@ -93,14 +108,74 @@ impl From<FileFailure> for Failure {
 
 /// Reads a session file that is not in a home.
 pub(crate) fn read_file(path: &Path) -> Result<ReadSession, FileFailure> {
-    let io = |source| {
-        FileFailure::Store(StoreError::Io {
-            action: "read",
+    FileBytes::read(path)?.decode().map_err(FileFailure::Store)
+}
+
+/// A session file, not looked into yet. Read once, because it may be a pipe.
+#[derive(Debug)]
+pub(crate) struct FileBytes {
+    path: PathBuf,
+    modified: i64,
+    bytes: Vec<u8>,
+}
+
+impl FileBytes {
+    pub(crate) fn read(path: &Path) -> Result<Self, FileFailure> {
+        let meta = check_file(path)?;
+        let bytes = fs::read(path).map_err(unread(path))?;
+        let modified = meta
+            .modified()
+            .ok()
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified = modified
+            .and_then(|since| i64::try_from(since.as_millis()).ok())
+            .unwrap_or(0);
+        Ok(Self {
             path: path.to_owned(),
-            source,
+            modified,
+            bytes,
         })
-    };
-    let meta = fs::metadata(path).map_err(io)?;
+    }
+
+    pub(crate) fn decode(&self) -> Result<ReadSession, StoreError> {
+        let path = self.path.clone();
+        match decode_as(self.container(), &self.bytes) {
+            Ok(stored) => Ok(ReadSession {
+                stored,
+                path,
+                modified: self.modified,
+            }),
+            Err(source) => Err(StoreError::Format { path, source }),
+        }
+    }
+
+    /// The lines as they stand in the file.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Result<StoredLine<'_>, FormatError>> {
+        stored_lines(self.container(), &self.bytes)
+    }
+
+    /// The header, also of a file that is damaged behind it.
+    pub(crate) fn header(&self) -> Result<StoredHeader, FormatError> {
+        read_header(self.container(), &self.bytes).and_then(|line| StoredHeader::read(&line))
+    }
+
+    /// A name that says how the file is packed is believed, so that damage to its first bytes is called damage.
+    fn container(&self) -> Container {
+        let by_name = self
+            .path
+            .extension()
+            .is_some_and(|extension| extension == "zstd");
+        if by_name && !self.bytes.is_empty() {
+            Container::Zstd
+        } else {
+            Container::detect(&self.bytes)
+        }
+    }
+}
+
+/// Refuses what can be no session file whatever is in it.
+fn check_file(path: &Path) -> Result<fs::Metadata, FileFailure> {
+    let meta = fs::metadata(path).map_err(unread(path))?;
     if meta.is_dir() {
         let failure = Failure::new(
             "IS_A_DIRECTORY",
@@ -113,25 +188,18 @@ pub(crate) fn read_file(path: &Path) -> Result<ReadSession, FileFailure> {
         let message = format!("`{}` is a device, not a session file", path.display());
         return Err(FileFailure::Other(Failure::new("NOT_A_FILE", message)));
     }
-    let bytes = fs::read(path).map_err(io)?;
-    let stored = decode(path, &bytes).map_err(|source| {
-        FileFailure::Store(StoreError::Format {
-            path: path.to_owned(),
+    Ok(meta)
+}
+
+fn unread(path: &Path) -> impl FnOnce(std::io::Error) -> FileFailure {
+    let path = path.to_owned();
+    move |source| {
+        FileFailure::Store(StoreError::Io {
+            action: "read",
+            path,
             source,
         })
-    })?;
-    let modified = meta
-        .modified()
-        .ok()
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let modified = modified
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .unwrap_or(0);
-    Ok(ReadSession {
-        stored,
-        path: path.to_owned(),
-        modified,
-    })
+    }
 }
 
 /// A pipe ends; a device may never.
@@ -144,17 +212,4 @@ fn is_device(meta: &fs::Metadata) -> bool {
 #[cfg(not(unix))]
 const fn is_device(_: &fs::Metadata) -> bool {
     false
-}
-
-/// A name that says how the file is packed is believed, so that damage to its first bytes is called damage.
-fn decode(path: &Path, bytes: &[u8]) -> Result<StoredSession, FormatError> {
-    let by_name = path
-        .extension()
-        .is_some_and(|extension| extension == "zstd");
-    let container = if by_name && !bytes.is_empty() {
-        Container::Zstd
-    } else {
-        Container::detect(bytes)
-    };
-    decode_as(container, bytes)
 }

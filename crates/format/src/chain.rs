@@ -17,7 +17,7 @@ use crate::record::{Record, Refusal};
 use crate::shapes;
 use crate::stages::{V0ToV1, V1ToV2, V2ToV3, V3ToV4};
 use crate::version::Version;
-use crate::{FormatError, Place};
+use crate::FormatError;
 
 /// What moves through the chain. Runs end with V1.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,22 +81,19 @@ impl Chain {
 
     /// Sends an item up and adds the current events that are finished with it.
     pub(crate) fn take(&mut self, item: Item, out: &mut Vec<Placed>) -> Result<(), FormatError> {
-        self.send(item)
-            .map_err(|refusal| refusal.into_error(self.version))?;
-        self.emit(out)
-    }
-
-    fn send(&mut self, item: Item) -> Result<(), Refusal> {
+        let version = self.version;
+        let refused = |refusal: Refusal| refusal.into_error(version);
         // What was frozen with V0 holds up to V2. V0 itself is normalised first, by the stage that brings it up.
         if let Item::Event(record) = &item
             && matches!(self.version, Version::V1 | Version::V2)
             && self.version.knows(&record.kind)
         {
             let checked = shapes::check(&record.kind, record.node());
-            checked.map_err(|reason| record.unsupported(reason))?;
+            checked.map_err(|reason| refused(record.unsupported(reason)))?;
         }
         self.queues[0].push(item);
-        self.rise(0)
+        self.rise(0).map_err(refused)?;
+        self.emit(out)
     }
 
     /// Ends every stage, the lowest first.
@@ -149,7 +146,8 @@ impl Chain {
             }));
         };
         for item in items {
-            self.send(item).map_err(failed)?;
+            self.queues[0].push(item);
+            self.rise(0).map_err(failed)?;
             drain(&mut self.queues[0]);
         }
         for at in 0..self.stages.len() {

@@ -134,6 +134,13 @@ impl FormatError {
                 "the file is intact and was left as it is; `offshoot show FILE --stored` prints its rows, \
                  `offshoot salvage FILE --to HOME` makes a new session of what can be brought up"
             }
+            // Nothing stands ahead of it that could be saved.
+            Self::CorruptFrame { byte: 0, .. } => {
+                "the file was left as it is; restore it from a backup, or check that this is a session file"
+            }
+            Self::Damaged { place, .. } if place.line <= 2 => {
+                "the file was left as it is; restore it from a backup: ahead of this there is nothing to save"
+            }
             Self::Damaged { .. } | Self::CorruptFrame { .. } | Self::Inconsistent { .. } => {
                 "the file was left as it is; restore it from a backup, or make a new session of its good part with \
                  `offshoot salvage FILE --to HOME`"

@@ -141,6 +141,11 @@ impl Unpacker {
 /// The start of a frame is no UTF-8 and every frame of ours has a checksum, so that nothing in a real torn frame looks
 /// like one.
 pub(crate) fn frames_within(torn: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    frames_behind(torn).map(|(_, text)| text)
+}
+
+/// [`frames_within`] with the offset of each.
+pub(crate) fn frames_behind(torn: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> + '_ {
     let mut unpacker = Unpacker::new();
     let mut at = 1;
     std::iter::from_fn(move || {
@@ -150,8 +155,9 @@ pub(crate) fn frames_within(torn: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
             if let Ok(FrameScan::Complete(length)) = scan_frame(rest)
                 && let Ok(text) = unpacker.whole(&rest[..length], 0)
             {
+                let found = at;
                 at += length;
-                return Some(text.to_vec());
+                return Some((found, text.to_vec()));
             }
             at += 1;
         }

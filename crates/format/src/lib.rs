@@ -41,6 +41,7 @@ mod scan;
 mod shapes;
 mod stages;
 mod status;
+mod stored;
 mod version;
 
 pub use chunks::pack_chunk_rows;
@@ -51,3 +52,4 @@ pub use frames::{FrameScan, looks_compressed, scan_frame};
 pub use header::{CURRENT_VERSION, StoredHeader, encode_header};
 pub use scan::{Container, TornTail, read_header};
 pub use status::Status;
+pub use stored::{StoredLine, stored_lines};

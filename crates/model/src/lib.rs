@@ -2,7 +2,7 @@
 //!
 //! - [`ModelRequest`] and the types in it: the request vocabulary, in the serde shapes of the V4 log.
 //! - [`Chunk`]: the stream vocabulary. [`StreamRecorder`] and [`expand`] turn chunks into the log's stream records and
-//!   back, [`Assembler`] turns them into the message they amount to.
+//!   back, [`Assembler`] turns them into the message they amount to, [`verify_stream`] compares the two.
 //! - [`Model`]: the one trait through which the rest of the program calls a model. [`ScriptModel`] answers from a
 //!   script; `OpenAiModel` (feature `http`) calls OpenAI-compatible providers, DeepSeek's included.
 //! - [`encode_request`], [`SseSplitter`] and [`Decoder`]: the parts of that adapter that need no network, public because
@@ -59,6 +59,7 @@ mod script;
 mod sse;
 mod stream;
 mod surrogates;
+mod verify;
 
 pub use assemble::{Assembled, Assembler};
 pub use client::Model;
@@ -77,3 +78,4 @@ pub use record::{StreamRecord, StreamRecorder, expand};
 pub use script::{Attempt, ScriptModel};
 pub use sse::{SseEnd, SseError, SseFrame, SseSplitter};
 pub use stream::{Chunk, Failure, FinishReason, ReplayState};
+pub use verify::{Mismatch, verify_stream};

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::io::Write;
 
-use offshoot_session::{Finding, LogOffset, NotContinuable};
+use offshoot_format::{CURRENT_VERSION, FormatError, Status as FormatStatus};
+use offshoot_model::verify_stream;
+use offshoot_session::{Event, EventKind, Finding, LogOffset, NotContinuable};
 use offshoot_store::{Persistence as _, ReadSession, StoreError};
 use serde::Serialize;
 
@@ -11,17 +13,28 @@ use crate::args::Check;
 use crate::failure::{self, Failure};
 use crate::home::Home;
 use crate::notes::Notes;
-use crate::source::{FileFailure, Source};
+use crate::source::{FileBytes, FileFailure, Source};
+use crate::text;
+
+/// The code of an answer that its stream does not give.
+const MISMATCH: &str = "STREAM_MISMATCH";
 
 /// What became of one file. Stable: see `docs/cli.md`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     file: String,
     status: Status,
+    /// What a reader has to do with the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    byte: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +55,8 @@ pub(crate) enum Status {
     Ok,
     /// A crash has left a tail; opening the session repairs it.
     Torn,
+    /// Every event is sound, but an answer is not what its stream gives.
+    Mismatched,
     /// Something that was committed is damaged.
     Damaged,
     /// Intact, but for another version of the program.
@@ -55,6 +70,7 @@ impl Status {
         match self {
             Self::Ok => "ok",
             Self::Torn => "torn",
+            Self::Mismatched => "mismatched",
             Self::Damaged => "damaged",
             Self::Unsupported => "unsupported",
             Self::Unreadable => "unreadable",
@@ -108,6 +124,21 @@ impl FindingRow {
             }),
         }
     }
+
+    /// An answer that its stream does not give.
+    fn mismatch(event: &Event) -> Option<Self> {
+        let mismatch = verify_stream(event.data()).err()?;
+        let seq = event.seq();
+        Some(Self {
+            code: MISMATCH,
+            seq: seq.get(),
+            reason: format!("event {seq}: {mismatch}"),
+            hint: Some(
+                "the conversation goes by the message, so it can go on; the stream only tells how the answer came"
+                    .to_owned(),
+            ),
+        })
+    }
 }
 
 pub(crate) fn run(
@@ -116,24 +147,35 @@ pub(crate) fn run(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<bool, Failure> {
-    let verdicts: Vec<Verdict> = args
-        .sources
-        .iter()
-        .map(|named| verdict(home, named, Notes::new(json)))
-        .collect();
+    let verdicts = if args.sources.is_empty() {
+        of_home(home, args.deep)?
+    } else {
+        let named = args.sources.iter();
+        named
+            .map(|named| verdict(home, named, args.deep, Notes::new(json)))
+            .collect()
+    };
     let sound = verdicts.iter().all(|verdict| verdict.status == Status::Ok);
-    match print_all(&verdicts, json, out) {
+    match print_all(&verdicts, home, json, out) {
         // Nobody reads on, but somebody may look at the exit code.
         Err(failure) if failure.broken_pipe => Ok(sound),
         printed => printed.map(|()| sound),
     }
 }
 
-fn print_all(verdicts: &[Verdict], json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn print_all(
+    verdicts: &[Verdict],
+    home: &Home,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     if json {
         serde_json::to_writer_pretty(&mut *out, &verdicts)?;
         writeln!(out)?;
         return Ok(());
+    }
+    if verdicts.is_empty() {
+        writeln!(out, "no sessions in `{}`", home.path().display())?;
     }
     for verdict in verdicts {
         print(verdict, out)?;
@@ -155,8 +197,21 @@ fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
         .map(|events| format!(" ({events} events)"))
         .unwrap_or_default();
     writeln!(out, "{file}: {}{size}", status.as_str())?;
+    if let Some(version) = verdict.older() {
+        let read = match events {
+            Some(_) => format!(
+                ", read as version {CURRENT_VERSION}, whose seqs are shown; `offshoot convert {}` writes that as a file",
+                text::quoted(file)
+            ),
+            None => String::new(),
+        };
+        writeln!(out, "  stored in format version {version}{read}")?;
+    }
     if let Some(reason) = reason {
-        writeln!(out, "  {reason}")?;
+        writeln!(out, "  {}", text::printable(reason))?;
+    }
+    if let Some(place) = verdict.place() {
+        writeln!(out, "  where: {place}")?;
     }
     if let Some(hint) = hint {
         writeln!(out, "  hint: {hint}")?;
@@ -170,7 +225,23 @@ fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn verdict(home: &Home, named: &OsStr, notes: Notes) -> Verdict {
+/// Every session of the home, in the order of their files.
+fn of_home(home: &Home, deep: bool) -> Result<Vec<Verdict>, Failure> {
+    home.check()?;
+    let store = home.store();
+    let mut listed = store.list()?;
+    listed.sort_by(|a, b| a.path.cmp(&b.path));
+    let verdicts = listed.into_iter().map(|listed| {
+        let file = listed.path.display().to_string();
+        match listed.header.and_then(|_| store.read(&listed.id)) {
+            Ok(read) => of_session(file, &read, deep),
+            Err(error) => of_stored_error(file, &error),
+        }
+    });
+    Ok(verdicts.collect())
+}
+
+fn verdict(home: &Home, named: &OsStr, deep: bool, notes: Notes) -> Verdict {
     let source = Source::resolve(home, named);
     source.warn_if_ambiguous(notes);
     let file = match source.path(home) {
@@ -179,13 +250,16 @@ fn verdict(home: &Home, named: &OsStr, notes: Notes) -> Verdict {
     };
     match source {
         Source::Id(id) => match home.check().map(|()| home.store().read(&id)) {
-            Ok(Ok(read)) => of_session(file, &read),
-            Ok(Err(error)) => of_error(file, &error),
+            Ok(Ok(read)) => of_session(file, &read, deep),
+            Ok(Err(error)) => of_stored_error(file, &error),
             Err(failure) => of_failure(file, failure),
         },
-        Source::File(path) => match crate::source::read_file(&path) {
-            Ok(read) => of_session(file, &read),
-            Err(FileFailure::Store(error)) => of_error(file, &error),
+        Source::File(path) => match FileBytes::read(&path) {
+            Ok(bytes) => match bytes.decode() {
+                Ok(read) => of_session(file, &read, deep),
+                Err(error) => of_error(file, &error, Some(&bytes)),
+            },
+            Err(FileFailure::Store(error)) => of_error(file, &error, None),
             Err(FileFailure::Other(failure)) => of_failure(file, failure),
         },
     }
@@ -200,24 +274,38 @@ fn of_failure(file: String, failure: Failure) -> Verdict {
     }
 }
 
-fn of_session(file: String, read: &ReadSession) -> Verdict {
+fn of_session(file: String, read: &ReadSession, deep: bool) -> Verdict {
     let stored = &read.stored;
     let refused = stored.log.continuable().err();
     let findings = stored.log.findings();
-    let findings = findings
+    let mut findings: Vec<FindingRow> = findings
         .map(|finding| FindingRow::new(finding, refused.as_ref()))
         .collect();
+    let mut status = Status::Ok;
+    if deep {
+        let answers = stored.log.events();
+        let answers = answers.filter(|event| *event.kind() == EventKind::AssistantMessage);
+        let known = findings.len();
+        findings.extend(answers.filter_map(|event| FindingRow::mismatch(event)));
+        if findings.len() > known {
+            status = Status::Mismatched;
+        }
+    }
     let sound = Verdict {
+        format: Some(stored.status().as_str()),
+        version: Some(stored.version),
         findings,
         events: Some(stored.log.end()),
-        ..Verdict::new(file, Status::Ok)
+        ..Verdict::new(file, status)
     };
     match &stored.tail {
         None => sound,
         Some(tail) => Verdict {
             status: Status::Torn,
             line: Some(tail.place.line),
-            seq: Some(tail.place.seq.get()),
+            // In an older file the row itself has another one.
+            seq: Some(stored.log.end().get()),
+            byte: Some(tail.place.byte),
             code: Some("TORN_TAIL"),
             reason: Some(format!(
                 "line {}: {}; {} bytes from byte {} on",
@@ -231,18 +319,44 @@ fn of_session(file: String, read: &ReadSession) -> Verdict {
     }
 }
 
-fn of_error(file: String, error: &StoreError) -> Verdict {
-    let (place, reason) = match error {
-        StoreError::Format { source, .. } => (source.place(), source.to_string()),
-        other => (None, other.to_string()),
+/// An error about a file of the home, which has not been read here.
+fn of_stored_error(file: String, error: &StoreError) -> Verdict {
+    let bytes = match error {
+        StoreError::Format { path, .. } => FileBytes::read(path).ok(),
+        _ => None,
     };
-    Verdict {
-        line: place.map(|place| place.line),
-        seq: place.map(|place| place.seq.get()),
+    of_error(file, error, bytes.as_ref())
+}
+
+fn of_error(file: String, error: &StoreError, bytes: Option<&FileBytes>) -> Verdict {
+    let mut verdict = Verdict {
         code: Some(error.code()),
-        reason: Some(reason),
+        reason: Some(error.to_string()),
         hint: failure::hint(error),
         ..Verdict::new(file, Status::of(error))
+    };
+    let StoreError::Format { source, .. } = error else {
+        return verdict;
+    };
+    let place = source.place();
+    verdict.format = Some(FormatStatus::from(source).as_str());
+    verdict.version = version_of(source, bytes);
+    verdict.line = place.map(|place| place.line);
+    verdict.seq = place.map(|place| place.seq.get());
+    verdict.byte = match source {
+        FormatError::CorruptFrame { byte, .. } => Some(*byte),
+        _ => place.map(|place| place.byte),
+    };
+    verdict.reason = Some(source.to_string());
+    verdict
+}
+
+/// The version of a file that could not be read, as far as it names one.
+fn version_of(error: &FormatError, bytes: Option<&FileBytes>) -> Option<u64> {
+    match error {
+        FormatError::UnsupportedVersion { version, .. } => version.parse().ok(),
+        FormatError::UnsupportedMigration { version, .. } => Some(*version),
+        _ => bytes?.header().ok().map(|header| header.version()),
     }
 }
 
@@ -251,13 +365,49 @@ impl Verdict {
         Self {
             file,
             status,
+            format: None,
+            version: None,
             line: None,
             seq: None,
+            byte: None,
             code: None,
             reason: None,
             hint: None,
             findings: Vec::new(),
             events: None,
         }
+    }
+
+    /// The version of a file that is older than what this program writes.
+    fn older(&self) -> Option<u64> {
+        self.version.filter(|version| *version < CURRENT_VERSION)
+    }
+
+    /// Where the reason stands, and whether a crash explains it.
+    fn place(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if let Some(line) = self.line {
+            parts.push(format!("line {line}"));
+        }
+        if let Some(seq) = self.seq {
+            // A file that could not be brought up has only the seqs of its own.
+            let own = self.events.is_none() && self.older().is_some();
+            parts.push(format!(
+                "seq {seq}{}",
+                if own { " of the file" } else { "" }
+            ));
+        }
+        if let Some(byte) = self.byte {
+            parts.push(format!("byte {byte}"));
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        let cause = match self.status {
+            Status::Torn => "; what a crash left of a record, nothing that was committed",
+            Status::Damaged => "; damage, not what a crash leaves at the end",
+            _ => "",
+        };
+        Some(parts.join(", ") + cause)
     }
 }

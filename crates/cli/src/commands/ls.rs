@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use offshoot_format::CURRENT_VERSION;
 use offshoot_store::{Listed, Persistence as _};
 use serde::Serialize;
 
@@ -32,6 +33,8 @@ pub(crate) struct Row {
     events: Option<u64>,
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
@@ -55,6 +58,16 @@ pub(crate) fn run(args: &Ls, home: &Home, json: bool, out: &mut dyn Write) -> Re
         tree(&rows, out)
     } else {
         table(&rows, out)
+    }
+}
+
+impl Row {
+    /// The status, with the version of a file that is older than what this program writes.
+    fn marked_status(&self) -> String {
+        match self.version.filter(|version| *version < CURRENT_VERSION) {
+            Some(version) => format!("{} (v{version})", self.status),
+            None => self.status.to_owned(),
+        }
     }
 }
 
@@ -102,6 +115,7 @@ fn row(store: &offshoot_store::JsonlStore, listed: Listed) -> Row {
         updated_at: listed.modified,
         events: None,
         status: Status::Ok.as_str(),
+        version: None,
         reason: None,
     };
     let read = listed.header.and_then(|header| {
@@ -123,6 +137,7 @@ fn row(store: &offshoot_store::JsonlStore, listed: Listed) -> Row {
                 .map(|cut| cut.get());
             row.title = text::title(&stored.log);
             row.events = Some(stored.log.end().get());
+            row.version = Some(stored.version);
             if let Some(tail) = stored.tail {
                 row.status = Status::Torn.as_str();
                 row.reason = Some(format!("line {}: {}", tail.place.line, tail.reason));
@@ -153,7 +168,7 @@ fn table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
             row.events
                 .map(|events| events.to_string())
                 .unwrap_or_default(),
-            row.status.to_owned(),
+            row.marked_status(),
             parent.unwrap_or_default(),
             row.title.clone().unwrap_or_default(),
         ]);

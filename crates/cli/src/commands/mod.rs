@@ -1,8 +1,10 @@
 //! The commands. Each takes its arguments and the home, and writes to the output it is given.
 
 pub(crate) mod check;
+pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod fork;
 pub(crate) mod ls;
 pub(crate) mod run;
+pub(crate) mod salvage;
 pub(crate) mod show;

@@ -1,12 +1,13 @@
-//! `offshoot show`: a session as a ledger, as messages, or as a request.
+//! `offshoot show`: a session as a ledger, as messages, as a request, or as its file has it.
 
 use std::io::{IsTerminal as _, Write};
 use std::num::NonZeroUsize;
 
 use offshoot_agent::request_at;
+use offshoot_format::CURRENT_VERSION;
 use offshoot_model::encode_request;
 use offshoot_session::{Event, EventLog, Seq};
-use offshoot_store::ReadSession;
+use offshoot_store::{Persistence as _, ReadSession};
 use serde_json::Value;
 
 use crate::args::Show;
@@ -14,7 +15,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 use crate::notes::Notes;
 use crate::providers::Providers;
-use crate::source::Source;
+use crate::source::{FileBytes, Source};
 use crate::text;
 
 pub(crate) fn run(
@@ -32,6 +33,9 @@ pub(crate) fn run(
     }
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
+    if args.stored {
+        return stored(&source, home, Notes::new(json), out);
+    }
     let read = source.read(home)?;
     let log = &read.stored.log;
     if let Some(n) = args.request {
@@ -56,6 +60,64 @@ pub(crate) fn run(
             foot(&read, out)
         }
     }
+}
+
+/// The lines as they stand in the file, as far as they can be had, and then what is wrong with it.
+fn stored(source: &Source, home: &Home, notes: Notes, out: &mut dyn Write) -> Result<(), Failure> {
+    let bytes = FileBytes::read(&source.file(home)?)?;
+    let printed = lines(&bytes, out).and_then(|faults| Ok(out.flush().map(|()| faults)?));
+    let faults = match printed {
+        // Nobody reads on, but somebody may look at the exit code.
+        Err(failure) if failure.broken_pipe => 0,
+        printed => printed?,
+    };
+    if faults > 1 {
+        notes.say(&format!(
+            "note: {faults} damaged pieces of the file are left out; this is about the first"
+        ));
+    }
+    let read = match source {
+        Source::Id(id) => home.store().read(id),
+        Source::File(_) => bytes.decode(),
+    };
+    if let Some(tail) = read?.stored.tail {
+        notes.say(&format!(
+            "note: line {}: {} ({} bytes from byte {} on); going on with the session repairs it",
+            tail.place.line, tail.reason, tail.bytes, tail.keep
+        ));
+    }
+    Ok(())
+}
+
+/// Prints the lines to the byte; only a terminal is spared what would move its cursor. Says how many pieces could not be
+/// read.
+fn lines(bytes: &FileBytes, out: &mut dyn Write) -> Result<usize, Failure> {
+    let terminal = std::io::stdout().is_terminal();
+    let mut faults = 0;
+    let mut is_whole = true;
+    for line in bytes.lines() {
+        let Ok(line) = line else {
+            faults += 1;
+            continue;
+        };
+        if !is_whole {
+            writeln!(out)?;
+        }
+        is_whole = line.is_whole;
+        if terminal {
+            let text = String::from_utf8_lossy(&line.text);
+            out.write_all(text::printable(&text).as_bytes())?;
+        } else {
+            out.write_all(&line.text)?;
+        }
+        if is_whole {
+            writeln!(out)?;
+        }
+    }
+    if terminal && !is_whole {
+        writeln!(out)?;
+    }
+    Ok(faults)
 }
 
 /// The bytes as they were sent, and nothing else; a line feed only where it keeps a terminal tidy.
@@ -146,6 +208,13 @@ fn head(read: &ReadSession, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let created = i64::try_from(header.created_at).unwrap_or(i64::MAX);
     writeln!(out, "created  {}", text::moment(created))?;
+    if stored.version != CURRENT_VERSION {
+        writeln!(
+            out,
+            "format   version {}, read as version {CURRENT_VERSION}; --stored shows the rows of the file",
+            stored.version
+        )?;
+    }
     writeln!(out, "events   {}\n", stored.log.end())?;
     Ok(())
 }

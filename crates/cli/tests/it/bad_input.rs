@@ -10,7 +10,7 @@ use insta::assert_snapshot;
 use offshoot_test_support::TestHome;
 use serde_json::{Value, json};
 
-use crate::support::{BINARY, demo, file, fixture, offshoot, run, seen};
+use crate::support::{BINARY, demo, file, fixture, offshoot, run};
 
 /// What each of these says, all with this exit code and without a trace.
 fn said(home: &TestHome, code: i32, cases: &[&[&str]]) -> String {
@@ -62,7 +62,12 @@ fn a_wrong_command_line_ends_with_2() {
         &["show", "demo.jsonl", "--request", "-1"],
         &["show", "demo.jsonl", "--request", "1", "--from", "2"],
         &["show", "demo.jsonl", "--events", "--messages"],
-        &["check"],
+        &["show", "demo.jsonl", "--stored", "--messages"],
+        &["show", "demo.jsonl", "--stored", "--from", "3"],
+        &["convert"],
+        &["convert", ""],
+        &["salvage", "demo.jsonl"],
+        &["salvage", "demo.jsonl", "--to", ""],
         &["run"],
         &["run", ""],
         &["run", "\n "],
@@ -117,9 +122,25 @@ fn a_wrong_command_line_ends_with_2() {
     "show" "demo.jsonl" "--events" "--messages"
     error: the argument '--events' cannot be used with '--messages'
 
-    "check"
+    "show" "demo.jsonl" "--stored" "--messages"
+    error: the argument '--stored' cannot be used with '--messages'
+
+    "show" "demo.jsonl" "--stored" "--from" "3"
+    error: the argument '--stored' cannot be used with '--from <SEQ>'
+
+    "convert"
     error: the following required arguments were not provided:
-      <ID|FILE>...
+      <FILE>
+
+    "convert" ""
+    error: invalid value '' for '<FILE>': name a session's id or a session file
+
+    "salvage" "demo.jsonl"
+    error: the following required arguments were not provided:
+      --to <HOME>
+
+    "salvage" "demo.jsonl" "--to" ""
+    error: a value is required for '--to <HOME>' but none was supplied
 
     "run"
     error: the following required arguments were not provided:
@@ -542,41 +563,4 @@ fn output_that_cannot_be_written_is_an_error() {
         said.starts_with("error: could not write the output: "),
         "{said}"
     );
-}
-
-#[test]
-fn without_a_command_the_help_is_shown() {
-    let home = TestHome::new();
-    let output = Command::new(BINARY).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert_eq!(output.stderr, run(&home, ["--help"]).success().stdout);
-    assert_snapshot!(seen(&run(&home, ["--help"])), @r#"
-    exit code: 0
-    ----- stdout -----
-    An agent harness whose conversations are event logs: fork them at any event, repair them after a
-    crash, replay them without a key
-
-    Usage: offshoot [OPTIONS] <COMMAND>
-
-    Commands:
-      demo   See it work on a recorded conversation: no key, no network, a temporary home
-      run    Run one turn, in a new session, in one that is there, or in a fork of one
-      ls     List the sessions
-      show   Show a session: its events, the messages the model sees, or a request as it was sent
-      fork   Branch a session off at an event; the source is only read
-      check  Say whether session files are sound, and if not, what is wrong and where; never writes
-      help   Print this message or the help of the given subcommand(s)
-
-    Options:
-      -h, --help     Print help
-      -V, --version  Print version
-
-    Everywhere:
-          --home <DIR>  The home directory with sessions and configuration [default: $OFFSHOOT_HOME,
-                        else ~/.offshoot]
-          --json        Print JSON instead of text
-
-    New here? `offshoot demo` shows what it is about, without a key.
-    ----- stderr -----
-    "#);
 }

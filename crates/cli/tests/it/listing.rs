@@ -92,7 +92,7 @@ fn a_list_as_json_has_stable_names() {
             "title": "Start a CHANGES.md that says forks work at",
             "cwd": "/work/demo",
             "events": 17,
-            "status": "ok",
+            "status": "ok", "version": 4,
         }])
     );
 }

@@ -41,6 +41,71 @@ pub(crate) fn demo_up_to(seq: usize) -> String {
     demo.split_inclusive('\n').take(seq + 2).collect()
 }
 
+/// One conversation of one turn, as the format versions 0 to 4 store it.
+pub(crate) fn of_version(version: usize) -> String {
+    let header = match version {
+        0 | 1 => format!(
+            r#"{{"type":"session","version":{version},"id":"old","createdAt":1000,"cwd":"/work/demo","delegationDepth":0}}"#
+        ),
+        _ => format!(
+            r#"{{"type":"session","version":{version},"id":"old","createdAt":1000,"cwd":"/work/demo","isSeeded":false,"delegationDepth":0}}"#
+        ),
+    };
+    let rows: &[&str] = match version {
+        0 | 1 => &[
+            r#"{"type":"user/message","seq":2,"time":1003,"data":{"id":"m-1","role":"user","content":[{"type":"text","text":"How heavy is it?"}],"source":{"kind":"user"}},"surfaceOp":"append"}"#,
+            r#"{"type":"request/header","seq":3,"time":1004,"data":{"header":{"config":{"provider":"post","model":"clerk-1"},"system":"Be brief."},"reason":"initial"}}"#,
+            r#"{"type":"text-chunks","seq0":4,"time0":1010,"data":{"turn":1,"step":1,"index":0,"dt":[2,3],"texts":["Two ","hundred ","grams."]}}"#,
+            r#"{"type":"assistant/chunk","seq":7,"time":1016,"data":{"turn":1,"step":1,"chunk":{"type":"finish","reason":{"kind":"stop"}}}}"#,
+            r#"{"type":"assistant/message","seq":8,"time":1017,"data":{"turn":1,"step":1,"message":{"id":"m-2","role":"assistant","content":[{"type":"text","text":"Two hundred grams."}],"source":{"kind":"model","provider":"post","model":"clerk-1"}}},"sourceEventSeqs":[[4,7]],"surfaceOp":"append"}"#,
+        ],
+        2 => &[
+            r#"{"type":"user/message","seq":2,"time":1003,"data":{"id":"m-1","role":"user","content":[{"type":"text","text":"How heavy is it?"}],"source":{"kind":"user"}},"surfaceOp":"append"}"#,
+            r#"{"type":"request/header","seq":3,"time":1004,"data":{"header":{"config":{"provider":"post","model":"clerk-1"},"system":"Be brief."},"reason":"initial"}}"#,
+            STREAMED,
+        ],
+        3 => &[
+            r#"{"type":"system/message","seq":2,"time":1002,"data":{"turn":1,"step":1,"message":{"id":"s-1","role":"system","source":{"kind":"plugin","plugin":"@deepseek-ai/dsh-system-prompt"},"content":[{"type":"text","text":"Be brief."}]}},"surfaceOp":"append"}"#,
+            r#"{"type":"user/message","seq":3,"time":1003,"data":{"id":"m-1","role":"user","content":[{"type":"text","text":"How heavy is it?"}],"source":{"kind":"user"}},"surfaceOp":"append"}"#,
+            r#"{"type":"request/header","seq":4,"time":1004,"data":{"header":{"config":{"provider":"post","model":"clerk-1"}},"reason":"initial"}}"#,
+            STREAMED,
+        ],
+        _ => &[
+            r#"{"type":"system/message","seq":2,"time":1002,"data":{"turn":1,"step":1,"message":{"id":"s-1","role":"system","source":{"kind":"system-prompt"},"content":[{"type":"text","text":"Be brief."}]}},"surfaceOp":"append"}"#,
+            r#"{"type":"user/message","seq":3,"time":1003,"data":{"id":"m-1","role":"user","content":[{"type":"text","text":"How heavy is it?"}],"source":{"kind":"user"}},"surfaceOp":"append"}"#,
+            r#"{"type":"request/header","seq":4,"time":1004,"data":{"header":{"config":{"provider":"post","model":"clerk-1"}},"reason":"initial"}}"#,
+            STREAMED,
+        ],
+    };
+    let answer = match version {
+        0 | 1 => 8,
+        2 => 4,
+        _ => 5,
+    };
+    let mut lines = vec![
+        header,
+        r#"{"type":"turn/start","seq":0,"time":1001,"data":{"turn":1}}"#.to_owned(),
+        r#"{"type":"step/start","seq":1,"time":1002,"data":{"turn":1,"step":1}}"#.to_owned(),
+    ];
+    lines.extend(
+        rows.iter()
+            .map(|row| row.replace("ANSWER", &answer.to_string())),
+    );
+    lines.extend([
+        format!(
+            r#"{{"type":"step/end","seq":{},"time":1018,"data":{{"turn":1,"step":1}}}}"#,
+            answer + 1
+        ),
+        format!(
+            r#"{{"type":"turn/end","seq":{},"time":1019,"data":{{"turn":1,"reason":{{"kind":"completed"}}}}}}"#,
+            answer + 2
+        ),
+    ]);
+    lines.join("\n") + "\n"
+}
+
+const STREAMED: &str = r#"{"type":"assistant/message","seq":ANSWER,"time":1017,"data":{"turn":1,"step":1,"message":{"id":"m-2","role":"assistant","content":[{"type":"text","text":"Two hundred grams."}],"source":{"kind":"model","provider":"post","model":"clerk-1"}},"stream":[{"type":"text-chunks","time0":1010,"index":0,"dt":[2,3],"texts":["Two ","hundred ","grams."]},{"type":"chunk","time":1016,"chunk":{"type":"finish","reason":{"kind":"stop"}}}]},"surfaceOp":"append"}"#;
+
 /// A directory to work in, beside the home.
 pub(crate) fn work(home: &TestHome) -> PathBuf {
     let dir = home.user_path().join("work");

@@ -8,6 +8,7 @@ use offshoot_test_support::corpus;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::Place;
 use crate::codec::{Row, read_row};
 use crate::{Container, Status, decode_as};
 

@@ -16,6 +16,7 @@ mod headers;
 mod messages;
 mod places;
 mod round_trips;
+mod stored_lines;
 mod support;
 mod tails;
 mod torn_files;

@@ -4,7 +4,7 @@ use offshoot_format::Container;
 
 use crate::support::{HEADER, file, first_lines, fixture, frame, frames, refused, row, stored};
 
-const RESTORE: &str = "the file was left as it is; restore it from a backup, or fork another branch of the conversation";
+const RESTORE: &str = "the file was left as it is; restore it from a backup, or make a new session of its good part with `offshoot salvage FILE --to HOME`";
 const INTACT: &str =
     "the file is intact; open it with the version that wrote it, or with a newer one";
 
@@ -66,7 +66,7 @@ fn another_version() {
         b"{\"type\":\"session\",\"version\":9}\n",
         [
             "UNSUPPORTED_VERSION",
-            "the file has format version 9; this program reads version 4: it was written by a newer one",
+            "the file has format version 9; this program reads versions 0 to 4: it was written by a newer one",
             INTACT,
         ],
     );

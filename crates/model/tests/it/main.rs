@@ -12,3 +12,4 @@ mod message;
 mod record;
 mod script;
 mod sse;
+mod verify;

@@ -75,8 +75,8 @@ fn deltas_of_a_call_without_an_id_or_with_an_empty_name_stay_chunks() {
 }
 
 #[test]
-fn a_delta_with_another_member_is_kept_as_it_is() {
-    let odd = r#"{"type":"text-delta","index":0,"text":"a","more":[1.0]}"#;
+fn a_chunk_of_a_type_that_is_not_known_is_kept_as_it_is() {
+    let odd = r#"{"type":"audio-delta","index":0,"text":"a","more":[1.0]}"#;
     let rows = [chunk(0, odd), chunk(1, TEXT), message(2, &citing("[0,1]"))];
     let stream = format!(
         r#"[{{"type":"chunk","time":100,"chunk":{odd}}},{}]"#,
