@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 /// One call of cargo. Its `Display` is what to type in a shell to get the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cargo {
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(&'static str, String)>,
     args: Vec<String>,
 }
 
@@ -28,8 +28,8 @@ impl Cargo {
         self
     }
 
-    pub(crate) fn env(mut self, name: &'static str, value: &'static str) -> Self {
-        self.env.push((name, value));
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
         self
     }
 
@@ -84,7 +84,7 @@ impl Cargo {
                 command.env_remove(name);
             }
         }
-        command.envs(self.env.iter().copied());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
 }
@@ -92,7 +92,7 @@ impl Cargo {
 impl fmt::Display for Cargo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
-            write!(f, "{name}={value} ")?;
+            write!(f, "{name}={} ", quoted(value))?;
         }
         f.write_str("cargo")?;
         for arg in &self.args {

@@ -10,6 +10,7 @@
 
 mod cargo;
 mod ci;
+mod fuzz;
 mod metadata;
 mod test;
 mod tidy;
@@ -55,6 +56,17 @@ enum Task {
     },
     /// Measure what the log costs; prints the tables of docs/performance.md
     Bench,
+    /// Look for bytes that break the session format, with libFuzzer
+    ///
+    /// Needs a C++ compiler. What is found lies in fuzz/artifacts, and the exit code tells of it.
+    Fuzz {
+        /// How long each target runs
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        minutes: u32,
+        /// The targets; all if none is named
+        #[arg(value_name = "TARGET")]
+        targets: Vec<String>,
+    },
     /// Check what the compiler does not: crate edges, file sizes, links, machine paths
     Tidy,
     /// Format all crates
@@ -89,6 +101,7 @@ fn run(task: Task) -> Result<()> {
             "log",
         ])
         .run(&root),
+        Task::Fuzz { minutes, targets } => fuzz::run(&root, minutes, &targets),
         Task::Tidy => tidy::run(&root),
         Task::Fmt { args } => Cargo::new(["fmt", "--all"]).args(&args).run(&root),
     }

@@ -192,7 +192,8 @@ impl<'a> Graph<'a> {
     }
 }
 
-fn host_platform() -> Result<String> {
+/// The name of the platform that this runs on.
+pub(crate) fn host_platform() -> Result<String> {
     let output = Command::new("rustc")
         .args(["--print", "host-tuple"])
         .stderr(Stdio::inherit())

@@ -67,7 +67,7 @@ enum Runner {
 
 /// The corpus is optional. The tests themselves look for it by the same rule (`test-support`, which is too heavy to
 /// be built for one note).
-fn corpus(root: &Path) -> PathBuf {
+pub(crate) fn corpus(root: &Path) -> PathBuf {
     match env::var_os("OFFSHOOT_CORPUS").filter(|place| !place.is_empty()) {
         Some(place) => place.into(),
         None => root.parent().unwrap_or(root).join("shared").join("corpus"),

@@ -36,6 +36,7 @@ const LAYERS: &[Layer] = &[
         &[],
     ),
     layer(TEST_SUPPORT, &["model"], &[]),
+    layer("fuzz", &["session", "format"], &[]),
     layer("xtask", &["session", "format", "store"], &[]),
 ];
 

@@ -126,7 +126,7 @@ fn white_space(file: &TextFile) -> Vec<Problem> {
 fn is_recorded(file: &TextFile) -> bool {
     let exact = matches!(file.extension(), Some("snap" | "jsonl"));
     let mut folders = file.path.split('/').rev().skip(1);
-    exact || folders.any(|folder| matches!(folder, "fixtures" | "golden" | "data"))
+    exact || folders.any(|folder| matches!(folder, "fixtures" | "golden" | "data" | "regressions"))
 }
 
 fn machine_paths(file: &TextFile) -> Vec<Problem> {

@@ -44,7 +44,8 @@ pub(crate) fn every_cut(name: &str, parent: &StoredSession, nested: usize) -> Tr
     tried
 }
 
-fn one_cut(
+/// Forks a log at `cut`, and gives the child back.
+pub(crate) fn one_cut(
     place: &str,
     parent: &SessionHeader,
     log: &EventLog,

@@ -7,14 +7,17 @@
     reason = "a test says what went wrong by failing there"
 )]
 
+mod bombs;
 mod corpus;
 mod cuts;
 mod damage;
 mod fixtures;
 mod frames;
 mod headers;
+mod hostile;
 mod messages;
 mod places;
+mod properties;
 mod round_trips;
 mod stored_lines;
 mod support;
