@@ -8,6 +8,7 @@ mod tests;
 
 use offshoot_session::{Event, SessionHeader};
 
+use crate::FormatError;
 use crate::admission::Admission;
 use crate::chunks::ChunkRun;
 use crate::codec::Placed;
@@ -17,7 +18,6 @@ use crate::record::{Record, Refusal};
 use crate::shapes;
 use crate::stages::{V0ToV1, V1ToV2, V2ToV3, V3ToV4};
 use crate::version::Version;
-use crate::FormatError;
 
 /// What moves through the chain. Runs end with V1.
 #[derive(Clone, Debug, PartialEq)]

@@ -71,10 +71,10 @@ fn another_version() {
         ],
     );
     says(
-        b"{\"type\":\"session\",\"version\":2}\n",
+        b"{\"type\":\"session\",\"version\":0.5}\n",
         [
             "UNSUPPORTED_VERSION",
-            "the file has format version 2; this program reads version 4 and has no way up from there",
+            "the file has format version 0.5; this program reads versions 0 to 4 and has no way up from there",
             INTACT,
         ],
     );
