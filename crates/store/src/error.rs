@@ -127,6 +127,31 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another current file lies where the one made of an older file belongs.
+    #[error(
+        "`{}` is there already and is not what `{}` becomes in the current format",
+        target.display(), older.display()
+    )]
+    GenerationConflict {
+        /// The older file.
+        older: PathBuf,
+        /// What is in the way.
+        target: PathBuf,
+    },
+    /// A file that needs no conversion.
+    #[error("`{}` has the current format version already", path.display())]
+    AlreadyCurrent {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A damaged file of which nothing can be saved.
+    #[error("not one event of `{}` can be saved: {reason}", path.display())]
+    NothingSound {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the first.
+        reason: String,
+    },
     /// An append failed and could not be taken back either. The writer refuses everything until the session is opened
     /// anew.
     #[error("could not append to `{}` ({append}), nor take the failed append back ({rollback})", path.display())]
@@ -159,6 +184,9 @@ impl StoreError {
             Self::NotContinuable { .. } => "NOT_CONTINUABLE",
             Self::AppendMismatch { .. } => "APPEND_MISMATCH",
             Self::Io { .. } => "IO_ERROR",
+            Self::GenerationConflict { .. } => "GENERATION_CONFLICT",
+            Self::AlreadyCurrent { .. } => "ALREADY_CURRENT",
+            Self::NothingSound { .. } => "NOTHING_SOUND",
             Self::Poisoned { .. } => "WRITER_POISONED",
         }
     }
@@ -186,6 +214,13 @@ impl StoreError {
             ),
             Self::Changed { .. } => {
                 Some("open the session again; if this comes back, look for a program that ignores its lock".into())
+            }
+            Self::GenerationConflict { .. } => {
+                Some("move one of them away, or choose another directory with --to; nothing was changed".into())
+            }
+            Self::AlreadyCurrent { .. } => Some("it is opened and written as it is".into()),
+            Self::NothingSound { .. } => {
+                Some("restore it from a backup; `offshoot show FILE --stored` prints what stands in it".into())
             }
             Self::Poisoned { .. } => {
                 Some("the session opens again and repairs itself once the disk takes writes".into())

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use offshoot_format::{Container, StoredSession};
-use offshoot_session::{LogOffset, MAX_SAFE_INTEGER, SeedError, SessionHeader, SessionId};
+use offshoot_format::{CURRENT_VERSION, ChildEvidence, Container, Status, StoredSession};
+use offshoot_session::{LogOffset, MAX_SAFE_INTEGER, Origin, SeedError, SessionHeader, SessionId};
 
 use crate::disk::{Disk, RealDisk};
+use crate::generations::{encode, publish_current, remove_leftovers};
 use crate::layout::{Generation, LOCK_NAME, session_dir};
 use crate::lock::{Claims, Lock};
 use crate::persistence::{Listed, OpenSession, Persistence, ReadSession, SessionWriter};
@@ -65,7 +66,12 @@ impl JsonlStore {
         found: &Found,
         bytes: &[u8],
     ) -> Result<StoredSession, StoreError> {
-        let stored = decode(found, bytes)?;
+        let children = match found.generation.version < CURRENT_VERSION {
+            true => self.children_of(id)?,
+            // A current log says itself which children there are.
+            false => Vec::new(),
+        };
+        let stored = decode(found, bytes, &children)?;
         self.tree.check_place(found, &stored.header)?;
         // On a file system that ignores case one directory has many names, but the session only one.
         if stored.header.id != *id {
@@ -76,6 +82,49 @@ impl JsonlStore {
             });
         }
         Ok(stored)
+    }
+
+    /// What the sessions that this one delegated work to prove about it. One that cannot be read proves nothing, and is
+    /// listed with its own fault.
+    fn children_of(&self, id: &SessionId) -> Result<Vec<ChildEvidence>, StoreError> {
+        let mut children = Vec::new();
+        for item in self.tree.items()? {
+            let Item::Session(found) = item else {
+                continue;
+            };
+            let found = &found[0];
+            let is_child = |header: &SessionHeader| {
+                header.parent.as_ref() == Some(id) && header.origin == Some(Origin::Subagent)
+            };
+            if !header_of(found).is_ok_and(|header| is_child(&header)) {
+                continue;
+            }
+            let Ok((bytes, _)) = bytes_of(found) else {
+                continue;
+            };
+            children.extend(ChildEvidence::of_file(found.generation.container, &bytes));
+        }
+        Ok(children)
+    }
+
+    /// Publishes an older log as a current one, and says where that is. The lock is held.
+    fn upgrade(
+        &self,
+        found: &Found,
+        stored: &StoredSession,
+        bytes: &[u8],
+    ) -> Result<(Found, Vec<u8>), StoreError> {
+        let generation = Generation::current(found.generation.container);
+        let path = found.place.dir.join(generation.file_name());
+        let current = encode(&path, generation.container, stored)?;
+        remove_leftovers(&*self.disk, &found.place.dir)
+            .map_err(StoreError::io("remove the leftovers in", &found.place.dir))?;
+        publish_current(&*self.disk, &found.place.path, bytes, &path, &current)?;
+        let place = Place {
+            dir: found.place.dir.clone(),
+            path,
+        };
+        Ok((Found { place, generation }, current))
     }
 
     fn list_one(&self, found: &Found) -> Listed {
@@ -144,19 +193,24 @@ impl Persistence for JsonlStore {
 
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError> {
         // Everything that can be refused is refused before the lock: losing leaves no trace.
-        let found = self.tree.find(id)?;
+        let mut found = self.tree.find(id)?;
+        let (mut bytes, _) = bytes_of(&found)?;
         let Place { dir, path } = &found.place;
-        let (bytes, _) = bytes_of(&found)?;
         let mut stored = self.admit(id, &found, &bytes)?;
         check_continuable(id, &stored)?;
         check_time(path, now)?;
         check_writable(path)?;
         let lock = Lock::take(&dir.join(LOCK_NAME), id)?;
         // Until now somebody else may have been writing: to this log, or a newer one beside it.
-        let changed = || StoreError::Changed { path: path.clone() };
         if self.tree.find(id)?.place.path != *path {
-            return Err(changed());
+            return Err(StoreError::Changed { path: path.clone() });
         }
+        if stored.status() != Status::Current {
+            (found, bytes) = self.upgrade(&found, &stored, &bytes)?;
+            stored = self.admit(id, &found, &bytes)?;
+        }
+        let Place { dir, path } = &found.place;
+        let changed = || StoreError::Changed { path: path.clone() };
         let disk = &*self.disk;
         let mut log = disk.open_log(path).map_err(StoreError::io("open", path))?;
         note::resume(disk, dir, &mut *log, path)?;

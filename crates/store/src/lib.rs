@@ -30,6 +30,7 @@
 
 mod disk;
 mod error;
+mod generations;
 mod jsonl;
 mod layout;
 mod lock;
@@ -37,10 +38,13 @@ mod note;
 mod persistence;
 mod read;
 mod repair;
+mod salvage;
 mod tree;
 mod writer;
 
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;
+pub use generations::{Converted, convert};
 pub use jsonl::JsonlStore;
 pub use persistence::{Listed, OpenSession, Persistence, ReadSession, Repair, SessionWriter};
+pub use salvage::{Salvaged, salvage_into};

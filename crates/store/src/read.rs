@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use offshoot_format::{
-    CURRENT_VERSION, Container, FormatError, FrameScan, StoredHeader, StoredSession, decode_as,
-    read_header, scan_frame,
+    CURRENT_VERSION, ChildEvidence, Container, FormatError, FrameScan, StoredHeader, StoredSession,
+    decode_with, read_header, scan_frame,
 };
 use offshoot_session::SessionHeader;
 
@@ -46,10 +46,23 @@ pub(crate) fn bytes_of(found: &Found) -> Result<(Vec<u8>, Metadata), StoreError>
     read().map_err(failed)
 }
 
+/// The bytes of a file that nobody is writing to, or that is read once, however it is.
+pub(crate) fn whole(path: &Path) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    open(path)?
+        .read_to_end(&mut bytes)
+        .map_err(StoreError::io("read", path))?;
+    Ok(bytes)
+}
+
 /// Validates the bytes of a log.
-pub(crate) fn decode(found: &Found, bytes: &[u8]) -> Result<StoredSession, StoreError> {
+pub(crate) fn decode(
+    found: &Found,
+    bytes: &[u8],
+    children: &[ChildEvidence],
+) -> Result<StoredSession, StoreError> {
     check_not_newer(found)
-        .and_then(|()| decode_as(found.generation.container, bytes))
+        .and_then(|()| decode_with(found.generation.container, bytes, children))
         .and_then(|stored| check_version(found, stored.version).map(|()| stored))
         .map_err(|source| format(found, source))
 }

@@ -1,0 +1,158 @@
+//! From an older generation of a log to the current one: a new file beside the old one, which stays as it is
+//! (`reference/persistence.md` §1.12).
+//!
+//! Only the current version is written, never one in between. What was written is read back as strictly as any other file
+//! and compared with what was meant, before it gets the name by which readers find it. A crash leaves the old generation as
+//! the session, or the complete new one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use offshoot_format::{Container, FormatError, StoredSession, decode_as};
+
+use crate::StoreError;
+use crate::disk::{Disk, PublishError, RealDisk, create_dirs, publish};
+use crate::layout::Generation;
+
+/// What a session that was brought up in memory looks like as a current file.
+pub(crate) fn encode(
+    path: &Path,
+    container: Container,
+    stored: &StoredSession,
+) -> Result<Vec<u8>, StoreError> {
+    let failed = |source| StoreError::Format {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = container.header(&stored.header).map_err(failed)?;
+    bytes.extend(container.batch(stored.log.events().map(|event| &**event)));
+    let again = decode_as(container, &bytes).map_err(failed)?;
+    let same = again.header == stored.header
+        && again.inherited == stored.inherited
+        && again.log.events().eq(stored.log.events());
+    if again.tail.is_some() || !same {
+        let reason = "what was written is not what was read".to_owned();
+        return Err(failed(FormatError::Inconsistent { reason }));
+    }
+    Ok(bytes)
+}
+
+/// Gives the bytes the name of a log, unless `source` is no longer what they were made from. Says whether that is new: the
+/// same file may be there already.
+pub(crate) fn publish_current(
+    disk: &dyn Disk,
+    source: &Path,
+    source_bytes: &[u8],
+    path: &Path,
+    bytes: &[u8],
+) -> Result<bool, StoreError> {
+    let unchanged = fs::read(source).map_err(StoreError::io("read", source))? == source_bytes;
+    if !unchanged {
+        return Err(StoreError::Changed {
+            path: source.to_owned(),
+        });
+    }
+    match publish(disk, path, bytes) {
+        Ok(_) => Ok(true),
+        Err(PublishError::Taken) => {
+            let there = fs::read(path).map_err(StoreError::io("read", path))?;
+            match there == bytes {
+                true => Ok(false),
+                false => Err(StoreError::GenerationConflict {
+                    older: source.to_owned(),
+                    target: path.to_owned(),
+                }),
+            }
+        }
+        Err(PublishError::Failed(error)) => Err(StoreError::io("create", path)(error)),
+        Err(PublishError::Unknown { failed, undo }) => Err(StoreError::Poisoned {
+            path: path.to_owned(),
+            append: failed.to_string(),
+            rollback: undo.to_string(),
+        }),
+    }
+}
+
+/// What [`convert`] came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Converted {
+    /// The current file.
+    pub path: PathBuf,
+    /// The version of the source.
+    pub version: u64,
+    /// How many events there are.
+    pub events: u64,
+    /// Whether the same file was there already; then nothing was written.
+    pub already: bool,
+}
+
+/// Publishes a file of an older version as a current one, packed the same way: beside it, or in the directory `to`, which
+/// is created if it is missing. The source is only read. What a session's children prove about it counts only in a home,
+/// where opening the session does the same.
+///
+/// # Errors
+/// A file that cannot be read or brought up; one that is current already; another file that has the name.
+pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> {
+    let bytes = crate::read::whole(file)?;
+    let container = container_of(file, &bytes);
+    let stored = decode_as(container, &bytes).map_err(|source| StoreError::Format {
+        path: file.to_owned(),
+        source,
+    })?;
+    let generation = Generation::current(container);
+    if stored.version == generation.version {
+        return Err(StoreError::AlreadyCurrent {
+            path: file.to_owned(),
+        });
+    }
+    let dir = to.unwrap_or_else(|| crate::disk::parent(file));
+    let path = match to.is_none() && file.parent() == Some(Path::new("")) {
+        true => PathBuf::from(generation.file_name()),
+        false => dir.join(generation.file_name()),
+    };
+    let current = encode(&path, container, &stored)?;
+    create_dirs(&RealDisk, dir)?;
+    let is_new = publish_current(&RealDisk, file, &bytes, &path, &current)?;
+    Ok(Converted {
+        path,
+        version: stored.version,
+        events: stored.log.end().get(),
+        already: !is_new,
+    })
+}
+
+/// How a file is packed: its name says it where it is one of ours, else its first bytes do.
+pub(crate) fn container_of(path: &Path, bytes: &[u8]) -> Container {
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("zstd") => Container::Zstd,
+        _ => Container::detect(bytes),
+    }
+}
+
+/// Removes what an earlier migration that was cut off has left in a session's directory. Whoever calls this holds the lock,
+/// so nobody is writing there.
+pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let current = [Container::Raw, Container::Zstd]
+        .map(|container| Generation::current(container).file_name());
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let is_leftover = current.iter().any(|log| {
+            let rest = name
+                .strip_prefix(log.as_str())
+                .and_then(|rest| rest.strip_prefix('.'));
+            let hex = rest.and_then(|rest| rest.strip_suffix(".tmp"));
+            hex.is_some_and(|hex| {
+                hex.len() == 12 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+            })
+        });
+        if is_leftover {
+            disk.remove(&path)?;
+        }
+    }
+    Ok(())
+}
