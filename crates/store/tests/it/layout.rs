@@ -183,7 +183,7 @@ fn the_highest_generation_is_the_session() {
 #[test]
 fn a_newer_generation_wins_is_named_as_newer_and_hides_no_other_session() {
     let newer = "UNSUPPORTED_VERSION: `<root>/--work-demo--/new/session.v9.jsonl.zstd`: the file has format version 9; \
-                 this program reads version 4: it was written by a newer one";
+                 this program reads versions 0 to 4: it was written by a newer one";
     // Nothing is known about what a newer version holds, not even that it begins with a header like ours.
     let contents: [&[u8]; 3] = [
         b"",
