@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use offshoot_session::{Event, SessionHeader};
 
 use crate::FormatError;
@@ -170,5 +172,6 @@ fn current(record: &Record, admission: &mut Admission) -> Result<Placed, FormatE
     admission
         .admit(&event)
         .map_err(|reason| damaged(format!("`{}`: {reason}", event.kind())))?;
+    let event = Arc::new(event);
     Ok(Placed { event, place })
 }

@@ -4,6 +4,8 @@
 //! The two are apart because a row is judged by its own seqs before anything is made of it: the scanner, the tail rules and
 //! everything behind them work the same for every version.
 
+use std::sync::Arc;
+
 use offshoot_session::{Event, EventKind, RowError};
 
 use crate::admission::Admission;
@@ -28,12 +30,21 @@ pub(crate) enum RowFault {
 #[derive(Debug)]
 pub(crate) enum Row {
     /// An event of the current version.
-    Current(Event),
+    Current(Arc<Event>),
     /// An event, or a packed run of chunks, of an older version.
     Older(Item),
 }
 
 impl Row {
+    /// Says where the row stands, once that is known.
+    pub(crate) fn set_place(&mut self, place: Place) {
+        match self {
+            Self::Current(_) => {}
+            Self::Older(Item::Event(record)) => record.place = place,
+            Self::Older(Item::Chunks(run)) => run.place = place,
+        }
+    }
+
     /// The row's seqs: the first, and the one behind the last.
     pub(crate) fn seqs(&self) -> (u64, u64) {
         match self {
@@ -68,7 +79,7 @@ impl Row {
 
 /// A current event, and the row it comes from.
 pub(crate) struct Placed {
-    pub(crate) event: Event,
+    pub(crate) event: Arc<Event>,
     pub(crate) place: Place,
 }
 
@@ -126,7 +137,7 @@ impl Codec {
 pub(crate) fn read_row(row: &str, version: Version, place: Place) -> Result<Row, RowFault> {
     if version == Version::V4 {
         return Event::from_row(row)
-            .map(Row::Current)
+            .map(|event| Row::Current(Arc::new(event)))
             .map_err(|error| match error {
                 RowError::Envelope(_) => RowFault::Structure(error.to_string()),
                 other => RowFault::Rule(other.to_string()),

@@ -1,13 +1,12 @@
 //! A whole file, read and validated.
 
-use std::sync::Arc;
-
-use offshoot_session::{Body, Event, EventLog, LogOffset, SeedError, Seq, Session, SessionHeader};
+use offshoot_session::{Event, EventLog, LogOffset, SeedError, Session, SessionHeader};
 
 use crate::evidence::ChildEvidence;
-use crate::header::CURRENT_VERSION;
-use crate::relationships::Relationships;
-use crate::scan::{Container, TornTail, scan};
+use crate::feed::{Threads, feed};
+use crate::header::{CURRENT_VERSION, StoredHeader};
+use crate::rows::{Judged, Rows};
+use crate::scan::{Container, TornTail, split_header};
 use crate::{FormatError, Status};
 
 /// A session as its file holds it: valid, apart from a tail that a crash may have left, and brought up to the current
@@ -85,58 +84,34 @@ pub fn decode_with(
     bytes: &[u8],
     children: &[ChildEvidence],
 ) -> Result<StoredSession, FormatError> {
-    let scan = scan(container, bytes, children)?;
-    let header = &scan.header.header;
-    let inherited = inherited_count(header, &scan.events)?;
-    let mut log = EventLog::new();
-    let mut relationships = Relationships::new(header, inherited);
-    let damaged = |seq: Seq, reason: String| FormatError::Damaged {
-        place: scan.places[seq.get() as usize],
-        reason,
-    };
-    for event in scan.events {
-        let seq = event.seq();
-        relationships
-            .check(&event, &log)
-            .map_err(|reason| damaged(seq, format!("event {seq}: {reason}")))?;
-        log.push(event)
-            .map_err(|error| damaged(seq, error.to_string()))?;
-    }
-    relationships
-        .finish()
-        .map_err(|(seq, reason)| damaged(seq, format!("event {seq}: {reason}")))?;
-    Ok(StoredSession {
-        version: scan.header.version(),
-        header: scan.header.into_header(),
-        header_line: scan.header_line,
-        log,
-        inherited,
-        tail: scan.tail,
-    })
+    decode_on(Threads::Auto, container, bytes, children)
 }
 
-/// The durable cut: no number is stored, the last tagged marker stands right behind it (§2.1).
-fn inherited_count(
-    header: &SessionHeader,
-    events: &[Arc<Event>],
-) -> Result<LogOffset, FormatError> {
-    let marker = events
-        .iter()
-        .rev()
-        .find(|event| matches!(event.body(), Body::EndSeed { inherited: true }));
-    match (header.is_seeded, marker) {
-        (true, Some(marker)) => Ok(marker.seq().before()),
-        (false, None) => Ok(LogOffset::START),
-        (true, None) => Err(FormatError::Inconsistent {
-            reason: "the header says that the session is seeded, but no `session/end-seed` with `inherited` ends the \
-                     inherited part"
-                .into(),
-        }),
-        (false, Some(marker)) => Err(FormatError::Inconsistent {
-            reason: format!(
-                "the header says that the session is not seeded, but event {} ends an inherited part",
-                marker.seq()
-            ),
-        }),
-    }
+/// [`decode_with`] on so many threads. The result does not depend on it.
+///
+/// # Errors
+/// As [`decode_with`].
+pub fn decode_on(
+    threads: Threads,
+    container: Container,
+    bytes: &[u8],
+    children: &[ChildEvidence],
+) -> Result<StoredSession, FormatError> {
+    let (header_line, at) = split_header(container, bytes)?;
+    let header = StoredHeader::read(&header_line)?;
+    let mut rows = Rows::new(&header, children);
+    feed(container, bytes, at, header.version, threads, &mut rows);
+    let Judged {
+        log,
+        inherited,
+        tail,
+    } = rows.finish(bytes.len() as u64)?;
+    Ok(StoredSession {
+        version: header.version(),
+        header: header.into_header(),
+        header_line: header_line.into(),
+        log,
+        inherited,
+        tail,
+    })
 }

@@ -24,7 +24,7 @@ mod turns;
 use std::collections::HashSet;
 
 use offshoot_session::{
-    Body, Event, EventKind, EventLog, LogOffset, Seq, SessionHeader, SessionId, SurfaceOp,
+    Body, Event, EventKind, EventLog, Seq, SessionHeader, SessionId, SurfaceOp,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -39,7 +39,6 @@ use turns::Turns;
 pub(crate) struct Relationships {
     session: SessionId,
     has_parent: bool,
-    inherited: LogOffset,
     last: Option<Seq>,
     turns: Turns,
     calls: Calls,
@@ -48,15 +47,15 @@ pub(crate) struct Relationships {
     compaction: Compaction,
     commands: HashSet<Box<str>>,
     children: HashSet<Box<str>>,
+    /// What is wrong unless it was inherited: the first such thing behind the last marker of an inherited part.
+    foreign: Option<(Seq, String)>,
 }
 
 impl Relationships {
-    /// `inherited` is the length of the prefix that the log has from its parent.
-    pub(crate) fn new(header: &SessionHeader, inherited: LogOffset) -> Self {
+    pub(crate) fn new(header: &SessionHeader) -> Self {
         Self {
             session: header.id.clone(),
             has_parent: header.parent.is_some(),
-            inherited,
             last: None,
             turns: Turns::default(),
             calls: Calls::default(),
@@ -65,6 +64,7 @@ impl Relationships {
             compaction: Compaction::default(),
             commands: HashSet::new(),
             children: HashSet::new(),
+            foreign: None,
         }
     }
 
@@ -120,7 +120,13 @@ impl Relationships {
                 self.turns.must_be_in_a_turn()?;
                 self.retries.route(provider);
             }
-            Body::EndSeed { .. } => self.compaction.orphan(),
+            Body::EndSeed { inherited } => {
+                self.compaction.orphan();
+                if *inherited {
+                    self.children.clear();
+                    self.foreign = None;
+                }
+            }
             _ => self.check_log_only(event, before)?,
         }
         Ok(())
@@ -131,6 +137,9 @@ impl Relationships {
     /// # Errors
     /// The event that is wrong after all, and why.
     pub(crate) fn finish(self) -> Result<(), (Seq, String)> {
+        if let Some(foreign) = self.foreign {
+            return Err(foreign);
+        }
         match self.last {
             Some(last) => self.compaction.finish(last),
             None => Ok(()),
@@ -197,18 +206,16 @@ impl Relationships {
     }
 
     fn record_child(&mut self, event: &Event) -> Result<(), String> {
-        if event.seq().before() < self.inherited {
-            return Ok(());
-        }
         let CatalogData { child_id } = read(event)?;
         if self.children.contains(&child_id) {
-            return Err(format!("the child `{child_id}` is in the catalog already"));
+            let reason = format!("the child `{child_id}` is in the catalog already");
+            self.foreign.get_or_insert((event.seq(), reason));
         }
         self.children.insert(child_id);
         Ok(())
     }
 
-    fn check_delivery(&self, event: &Event) -> Result<(), String> {
+    fn check_delivery(&mut self, event: &Event) -> Result<(), String> {
         let FormatData {
             session_format_version,
         } = read(event)?;
@@ -228,12 +235,15 @@ impl Relationships {
         if session_id.is_empty() {
             return Err("`sessionId` must not be empty".into());
         }
-        let is_parents = self.has_parent && event.seq().before() < self.inherited;
-        if &*session_id != self.session.as_str() && !is_parents {
-            return Err(format!(
+        if &*session_id != self.session.as_str() {
+            let reason = format!(
                 "`sessionId` must be this session, `{}`, found `{session_id}`",
                 self.session
-            ));
+            );
+            if !self.has_parent {
+                return Err(reason);
+            }
+            self.foreign.get_or_insert((event.seq(), reason));
         }
         Ok(())
     }

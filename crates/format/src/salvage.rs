@@ -122,7 +122,7 @@ impl Fault {
 
 /// The events of the first rows, and why there are no more.
 struct Prefix {
-    events: Vec<Event>,
+    events: Vec<Arc<Event>>,
     places: Vec<Place>,
     end: Option<Fault>,
 }
@@ -254,11 +254,10 @@ fn take(
 /// The beginning of the events that fits together, with the header that it proves.
 fn related(
     header: &SessionHeader,
-    mut events: Vec<Event>,
+    mut shared: Vec<Arc<Event>>,
     places: &[Place],
 ) -> (SessionHeader, EventLog, LogOffset, Option<Fault>) {
     let mut fault = None;
-    let mut shared: Vec<Arc<Event>> = events.drain(..).map(Arc::new).collect();
     loop {
         let is_marker =
             |event: &&Arc<Event>| matches!(event.body(), Body::EndSeed { inherited: true });
@@ -268,7 +267,7 @@ fn related(
             is_seeded: marker.is_some(),
             ..header.clone()
         };
-        let mut relationships = Relationships::new(&header, inherited);
+        let mut relationships = Relationships::new(&header);
         let mut log = EventLog::new();
         let broken = shared.iter().find_map(|event| {
             let told = relationships.check(event, &log);

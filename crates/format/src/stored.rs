@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-use crate::frames::{FrameScan, Unpacker, frames_behind, scan_frame};
+use crate::frames::{FrameLine, FrameScan, Hidden, Unpacker, frames_behind, scan_frame};
 use crate::{Container, FormatError};
 
 /// A line as it stands in a file.
@@ -87,10 +87,9 @@ struct PackedLines<'a> {
     /// Where the next frame should begin.
     at: usize,
     unpacker: Unpacker,
-    /// The text of the frame in hand, where that stands, and how much of the text has been read.
-    text: Vec<u8>,
+    /// The frame in hand, and where it stands.
+    frame: Option<&'a [u8]>,
     byte: u64,
-    read: usize,
 }
 
 impl<'a> PackedLines<'a> {
@@ -99,42 +98,56 @@ impl<'a> PackedLines<'a> {
             bytes,
             at: 0,
             unpacker: Unpacker::new(),
-            text: Vec::new(),
+            frame: None,
             byte: 0,
-            read: 0,
         }
     }
 
-    /// Unpacks the next frame.
-    fn unpack(&mut self) -> Result<(), FormatError> {
-        self.text.clear();
-        self.read = 0;
+    /// Begins with the next frame.
+    fn next_frame(&mut self) -> Result<(), FormatError> {
         self.byte = self.at as u64;
         let rest = &self.bytes[self.at..];
         // What follows something that is no frame, or one without end, is looked for.
-        let behind = || {
-            let next = frames_behind(rest).next();
-            next.map_or(rest.len(), |(at, _)| at)
+        let behind = || match frames_behind(rest).next() {
+            Some(Hidden::Frame { at, .. }) => at,
+            Some(Hidden::Suspicious) | None => rest.len(),
         };
-        match scan_frame(rest) {
+        let frame = match scan_frame(rest) {
             Ok(FrameScan::Complete(length)) => {
                 self.at += length;
-                let text = self.unpacker.whole(&rest[..length], self.byte)?;
-                self.text.extend_from_slice(text);
+                // Nothing of a frame is read before all of it is known to be sound.
+                let frame = &rest[..length];
+                self.unpacker.begin();
+                let sound = self.unpacker.skip(frame);
+                let problem = sound.err().or_else(|| {
+                    let cut_off = self.unpacker.is_cut_off();
+                    cut_off.then(|| "it ends too early".to_owned())
+                });
+                if let Some(problem) = problem {
+                    let reason = format!("the zstd frame does not decompress: {problem}");
+                    return Err(self.corrupt(reason));
+                }
+                frame
             }
             Ok(FrameScan::Incomplete) => {
                 self.at += behind();
-                self.text.extend_from_slice(self.unpacker.torn(rest));
+                rest
             }
             Err(reason) => {
                 self.at += behind();
-                return Err(FormatError::CorruptFrame {
-                    byte: self.byte,
-                    reason: reason.to_owned(),
-                });
+                return Err(self.corrupt(reason));
             }
-        }
+        };
+        self.unpacker.begin();
+        self.frame = Some(frame);
         Ok(())
+    }
+
+    fn corrupt(&self, reason: impl Into<String>) -> FormatError {
+        FormatError::CorruptFrame {
+            byte: self.byte,
+            reason: reason.into(),
+        }
     }
 }
 
@@ -142,19 +155,30 @@ impl<'a> Iterator for PackedLines<'a> {
     type Item = Result<Line<'a>, FormatError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.read >= self.text.len() {
-            if self.at >= self.bytes.len() {
-                return None;
-            }
-            if let Err(error) = self.unpack() {
-                return Some(Err(error));
+        loop {
+            let Some(frame) = self.frame else {
+                if self.at >= self.bytes.len() {
+                    return None;
+                }
+                match self.next_frame() {
+                    Ok(()) => continue,
+                    Err(error) => return Some(Err(error)),
+                }
+            };
+            match self.unpacker.next_line(frame) {
+                Ok(Some(FrameLine { text, is_whole })) => {
+                    return Some(Ok((self.byte, Cow::Owned(text.to_vec()), is_whole)));
+                }
+                // A fault in a frame that was cut off is its end; another one is too long to be read.
+                Ok(None) => self.frame = None,
+                Err(problem) => {
+                    self.frame = None;
+                    if scan_frame(frame) != Ok(FrameScan::Incomplete) {
+                        return Some(Err(self.corrupt(problem)));
+                    }
+                }
             }
         }
-        let rest = &self.text[self.read..];
-        let (length, is_whole) = first_line(rest);
-        let line = (self.byte, Cow::Owned(rest[..length].to_vec()), is_whole);
-        self.read += length + 1;
-        Some(Ok(line))
     }
 }
 

@@ -108,7 +108,7 @@ impl Rows {
         }
     }
 
-    fn event(&mut self, event: Event, place: Place) -> Result<(), FormatError> {
+    fn event(&mut self, event: Arc<Event>, place: Place) -> Result<(), FormatError> {
         let damaged = |reason: String| FormatError::Damaged { place, reason };
         if !event.kind().is_known() && !event.ignorable() {
             return Err(FormatError::UnknownRequiredEvent {
@@ -129,7 +129,7 @@ impl Rows {
             None => {
                 let (byte, held) = self.frame;
                 self.frame = (place.byte, if byte == place.byte { held + 1 } else { 1 });
-                self.events.push(Arc::new(event));
+                self.events.push(event);
                 self.expected = seq.after();
                 Ok(())
             }

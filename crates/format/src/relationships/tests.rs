@@ -5,7 +5,7 @@ mod requests;
 mod spans;
 mod turns;
 
-use offshoot_session::{EventLog, LogOffset, SessionHeader};
+use offshoot_session::{EventLog, SessionHeader};
 
 use super::Relationships;
 use crate::admission::Admission;
@@ -31,9 +31,9 @@ fn header() -> SessionHeader {
 }
 
 /// Runs rows through everything that reading a file runs them through.
-fn validate_as(header: &SessionHeader, inherited: u64, parts: &[&str]) -> Result<EventLog, String> {
+fn validate_as(header: &SessionHeader, parts: &[&str]) -> Result<EventLog, String> {
     let mut admission = Admission::new();
-    let mut relationships = Relationships::new(header, LogOffset::new(inherited));
+    let mut relationships = Relationships::new(header);
     let mut log = EventLog::new();
     for event in events(parts) {
         let seq = event.seq();
@@ -53,7 +53,7 @@ fn validate_as(header: &SessionHeader, inherited: u64, parts: &[&str]) -> Result
 
 #[track_caller]
 fn accepts(parts: &[&str]) -> EventLog {
-    match validate_as(&header(), 0, parts) {
+    match validate_as(&header(), parts) {
         Ok(log) => log,
         Err(reason) => panic!("{reason}\n{}", parts.concat()),
     }
@@ -61,7 +61,7 @@ fn accepts(parts: &[&str]) -> EventLog {
 
 #[track_caller]
 fn refuses(parts: &[&str], reason: &str) {
-    let result = validate_as(&header(), 0, parts).map(|log| log.end());
+    let result = validate_as(&header(), parts).map(|log| log.end());
     assert_eq!(result, Err(reason.to_owned()), "{}", parts.concat());
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use offshoot_session::{Event, EventLog, LogOffset, SessionHeader, build_fork_seed};
+use offshoot_session::{Event, EventLog, SessionHeader, build_fork_seed};
 use offshoot_test_support::corpus;
 
 use super::Relationships;
@@ -35,12 +35,7 @@ fn read(path: &PathBuf) -> (SessionHeader, Vec<Arc<Event>>) {
 
 fn validate(header: &SessionHeader, events: &[Arc<Event>]) -> Result<EventLog, String> {
     let mut log = EventLog::new();
-    let marker = events
-        .iter()
-        .rev()
-        .find(|event| event.data().contains("inherited"));
-    let inherited = marker.map_or(LogOffset::START, |marker| marker.seq().before());
-    let mut relationships = Relationships::new(header, inherited);
+    let mut relationships = Relationships::new(header);
     let mut admission = Admission::new();
     for event in events {
         let at = |reason| format!("{}: {reason}", event.seq());
