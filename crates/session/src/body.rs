@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json::{ModelText, Object, count, non_empty, present, read};
+use crate::json::{ModelText, Object, ahead, count, non_empty, present, read};
 use crate::message;
 use crate::{EventKind, Seq};
 
@@ -169,11 +169,8 @@ impl Body {
         }
     }
 
-    /// Reads `data`; also says where in it the message stands.
-    pub(crate) fn parse<'a>(
-        kind: &EventKind,
-        data: &'a str,
-    ) -> Result<(Self, Option<&'a str>), String> {
+    /// Reads `data`.
+    pub(crate) fn parse(kind: &EventKind, data: &str) -> Result<Self, String> {
         let body = match kind {
             EventKind::TurnStart => {
                 let TurnStartData { turn } = read(data)?;
@@ -225,7 +222,16 @@ impl Body {
             _ if data.starts_with('{') => Self::Opaque,
             _ => return Err("`data` must be an object".into()),
         };
-        Ok((body, None))
+        Ok(body)
+    }
+
+    /// [`Body::parse`] in one pass, for JSON that begins with the `data`; also says where it ends. `None` says nothing.
+    pub(crate) fn parse_ahead(kind: &EventKind, json: &str) -> Option<(Self, usize)> {
+        if kind.is_surface() {
+            return message::parse_ahead(kind, json);
+        }
+        let (data, end): (&RawValue, usize) = ahead(json)?;
+        Some((Self::parse(kind, data.get()).ok()?, end))
     }
 }
 

@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 
 use crate::body::{Body, StepRef};
 use crate::ids::MAX_SAFE_INTEGER;
-use crate::json::{plain, present, read};
+use crate::json::{plain, read};
+use crate::row::Row;
 use crate::sources::{decode_sources, encode_sources};
 use crate::{EventKind, Seq};
 
@@ -99,30 +100,7 @@ pub struct Event {
     sources: Option<Box<[Seq]>>,
     text: Box<str>,
     data: Range<usize>,
-    message: Option<Range<usize>>,
     body: Body,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
-struct Envelope<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    seq: u64,
-    time: i64,
-    #[serde(borrow)]
-    data: &'a RawValue,
-    #[serde(rename = "surfaceOp", borrow, default, deserialize_with = "present")]
-    surface_op: Option<&'a RawValue>,
-    #[serde(
-        rename = "sourceEventSeqs",
-        borrow,
-        default,
-        deserialize_with = "present"
-    )]
-    sources: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    ignorable: Option<&'a RawValue>,
 }
 
 impl Event {
@@ -139,15 +117,23 @@ impl Event {
         if text.contains('\n') {
             return Err(RowError::Envelope("a row is one line".into()));
         }
-        let envelope: Envelope<'_> = read(&text).map_err(RowError::Envelope)?;
-        if envelope.seq > MAX_SAFE_INTEGER || envelope.time.unsigned_abs() > MAX_SAFE_INTEGER {
+        let row = match Row::read_ahead(&text) {
+            Some(row) => row,
+            None => Row::read(&text).map_err(RowError::Envelope)?,
+        };
+        let event = Self::checked(&text, row)?;
+        Ok(Self { text, ..event })
+    }
+
+    /// The event of a row, still without the row's text.
+    fn checked(text: &str, row: Row<'_>) -> Result<Self, RowError> {
+        if row.seq > MAX_SAFE_INTEGER || row.time.unsigned_abs() > MAX_SAFE_INTEGER {
             return Err(RowError::Envelope(
                 "`seq` and `time` must be within ±(2^53 − 1)".into(),
             ));
         }
-        let seq = Seq::new(envelope.seq);
-        let kind = EventKind::from_name(&envelope.kind);
-        let ignorable = match envelope.ignorable.map(RawValue::get) {
+        let (seq, kind) = (Seq::new(row.seq), row.kind);
+        let ignorable = match row.ignorable {
             None => false,
             Some("true") => true,
             Some(other) => {
@@ -162,14 +148,9 @@ impl Event {
         };
         // What an unknown type means by these members is its own business: they stay opaque (§3.1).
         let (surface_op, sources) = if kind.is_known() {
-            let op = envelope
-                .surface_op
-                .map(|raw| SurfaceOp::parse(raw.get()))
-                .transpose();
-            let sources = envelope
-                .sources
-                .map(|raw| decode_sources(raw.get(), seq))
-                .transpose();
+            let op = row.surface_op.map(SurfaceOp::parse).transpose();
+            let sources = row.sources.map(|sources| decode_sources(sources, seq));
+            let sources = sources.transpose();
             (op.map_err(payload)?, sources.map_err(payload)?)
         } else {
             (None, None)
@@ -186,20 +167,21 @@ impl Event {
                 "`sourceEventSeqs` stands on an event that is not on the surface".into(),
             ));
         }
-        let data = range_in(&text, envelope.data.get());
-        let (body, message) = Body::parse(&kind, envelope.data.get()).map_err(payload)?;
-        let message = message.map(|message| range_in(&text, message));
+        let data = range_in(text, row.data);
+        let body = match row.body {
+            Some(body) => body,
+            None => Body::parse(&kind, row.data).map_err(payload)?,
+        };
         Ok(Self {
             seq,
-            time: envelope.time,
+            time: row.time,
             kind,
             ignorable,
             surface_op,
             sources,
             data,
-            message,
             body,
-            text,
+            text: Box::default(),
         })
     }
 
@@ -251,10 +233,24 @@ impl Event {
         &self.text[self.data.clone()]
     }
 
-    /// The exact JSON text of the message that a surface event carries.
+    /// The exact JSON text of the message that a surface event carries. It is looked up in the payload each time: reading
+    /// a log needs it for few events.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
-        self.message.clone().map(|range| &self.text[range])
+        #[derive(Deserialize)]
+        struct Carrier<'a> {
+            #[serde(borrow)]
+            message: &'a RawValue,
+        }
+        match self.kind {
+            EventKind::UserMessage => Some(self.data()),
+            ref kind if kind.is_surface() => {
+                let carrier: Carrier<'_> =
+                    serde_json::from_str(self.data()).expect("BUG: the payload was read before");
+                Some(carrier.message.get())
+            }
+            _ => None,
+        }
     }
 
     /// The typed view of the payload.

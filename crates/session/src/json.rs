@@ -52,6 +52,13 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
         .map_err(|error| plain(&error))
 }
 
+/// Reads the value that a JSON text begins with, and says where it ends.
+pub(crate) fn ahead<'a, T: Deserialize<'a>>(json: &'a str) -> Option<(T, usize)> {
+    let mut values = serde_json::Deserializer::from_str(json).into_iter();
+    let value = values.next()?.ok()?;
+    Some((value, values.byte_offset()))
+}
+
 /// serde's text without its position: a row is one line, and its line in the file is known elsewhere.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();

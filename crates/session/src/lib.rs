@@ -38,6 +38,7 @@ mod kind;
 mod live;
 mod log;
 mod message;
+mod row;
 mod session;
 mod shared_vec;
 mod sources;

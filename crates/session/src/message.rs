@@ -8,27 +8,42 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::body::{Body, Call, MessageHead, ResultError, StepRef};
-use crate::json::{ModelText, Object, count, non_empty, plain, present, read};
+use crate::json::{ModelText, Object, ahead, count, non_empty, plain, present, read};
 use crate::{EventKind, Seq};
 
-/// Reads the `data` of a surface event; also says where in it the message stands.
-pub(crate) fn parse<'a>(
-    kind: &EventKind,
-    data: &'a str,
-) -> Result<(Body, Option<&'a str>), String> {
+/// Reads the `data` of a surface event.
+pub(crate) fn parse(kind: &EventKind, data: &str) -> Result<Body, String> {
     if *kind == EventKind::UserMessage {
-        let message = Message::read(data, "user")?;
-        return Ok((Body::UserMessage(message.head()?), Some(data)));
+        let message: Message<'_> = read(data).map_err(|error| format!("message: {error}"))?;
+        return Ok(Body::UserMessage(message.checked("user")?.head()?));
     }
-    let outer: Outer<'_> = read(data)?;
-    let text = outer.message.get();
-    let body = match kind {
-        EventKind::SystemMessage => system(&outer, text)?,
-        EventKind::DeveloperMessage => developer(&outer, text)?,
-        EventKind::AssistantMessage => assistant(&outer, text)?,
-        _ => tool_result(&outer, text)?,
-    };
-    Ok((body, Some(text)))
+    let outer: Outer<'_, &RawValue> = read(data)?;
+    let message = outer.message.get();
+    let message: Message<'_> = read(message).map_err(|error| format!("message: {error}"))?;
+    body(kind, &outer, message)
+}
+
+/// [`parse`] in one pass, for JSON that begins with the `data`; also says where it ends. `None` says nothing: whatever is
+/// unusual is left to [`parse`], which explains it.
+pub(crate) fn parse_ahead(kind: &EventKind, json: &str) -> Option<(Body, usize)> {
+    if *kind == EventKind::UserMessage {
+        let (Object(message), end): (Object<Message<'_>>, _) = ahead(json)?;
+        let head = message.checked("user").ok()?.head().ok()?;
+        return Some((Body::UserMessage(head), end));
+    }
+    let (Object(mut outer), end): (Object<Outer<'_, Option<Object<Message<'_>>>>>, _) =
+        ahead(json)?;
+    let Object(message) = outer.message.take()?;
+    Some((body(kind, &outer, message).ok()?, end))
+}
+
+fn body<M>(kind: &EventKind, outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, String> {
+    match kind {
+        EventKind::SystemMessage => system(outer, message.checked("system")?),
+        EventKind::DeveloperMessage => developer(outer, message.checked("developer")?),
+        EventKind::AssistantMessage => assistant(outer, message),
+        _ => tool_result(outer, message.checked("tool")?),
+    }
 }
 
 /// A stream is opaque, but it is a list.
@@ -39,8 +54,8 @@ pub(crate) fn check_stream(stream: Option<&RawValue>) -> Result<(), String> {
     }
 }
 
-fn system(outer: &Outer<'_>, text: &str) -> Result<Body, String> {
-    let head = Message::read(text, "system")?.head()?;
+fn system<M>(outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, String> {
+    let head = message.head()?;
     if &*head.source != "system-prompt" {
         return Err(format!(
             "source kind must be `system-prompt`, found `{}`",
@@ -50,8 +65,7 @@ fn system(outer: &Outer<'_>, text: &str) -> Result<Body, String> {
     Ok(Body::SystemMessage(outer.at(), head))
 }
 
-fn developer(outer: &Outer<'_>, text: &str) -> Result<Body, String> {
-    let message = Message::read(text, "developer")?;
+fn developer<M>(outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, String> {
     let mut adds = false;
     for block in message.blocks.iter().filter(|block| block.changes_tools()) {
         block.name_in(block.tool_name, "toolName")?;
@@ -79,9 +93,9 @@ fn developer(outer: &Outer<'_>, text: &str) -> Result<Body, String> {
     })
 }
 
-fn assistant(outer: &Outer<'_>, text: &str) -> Result<Body, String> {
+fn assistant<M>(outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, String> {
     check_stream(outer.stream)?;
-    let message = Message::read(text, "assistant")?;
+    let message = message.checked("assistant")?;
     let source = &message.source;
     if source.kind != "model" || !is_name(source.provider) || !is_name(source.model) {
         return Err("source must be kind `model` with `provider` and `model`".into());
@@ -95,8 +109,7 @@ fn assistant(outer: &Outer<'_>, text: &str) -> Result<Body, String> {
     })
 }
 
-fn tool_result(outer: &Outer<'_>, text: &str) -> Result<Body, String> {
-    let message = Message::read(text, "tool")?;
+fn tool_result<M>(outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, String> {
     let source = &message.source;
     if source.kind != "tool" {
         return Err(format!(
@@ -140,14 +153,17 @@ fn is_name(raw: Option<&RawValue>) -> bool {
 
 /// What stands around a message that is not itself the payload.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", expecting = "an object")]
-struct Outer<'a> {
+#[serde(
+    rename_all = "camelCase",
+    expecting = "an object",
+    bound(deserialize = "M: Deserialize<'de>")
+)]
+struct Outer<'a, M> {
     #[serde(deserialize_with = "count")]
     turn: u64,
     #[serde(deserialize_with = "count")]
     step: u64,
-    #[serde(borrow)]
-    message: &'a RawValue,
+    message: M,
     #[serde(borrow, default, deserialize_with = "present")]
     stream: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -156,7 +172,7 @@ struct Outer<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl Outer<'_> {
+impl<M> Outer<'_, M> {
     const fn at(&self) -> StepRef {
         StepRef {
             turn: self.turn,
@@ -213,21 +229,21 @@ struct Block<'a> {
     tool: Option<&'a RawValue>,
 }
 
-impl<'a> Message<'a> {
-    fn read(text: &'a str, role: &str) -> Result<Self, String> {
-        let message: Self = read(text).map_err(|error| format!("message: {error}"))?;
-        if message.role != role {
-            return Err(format!("role must be `{role}`, found `{}`", message.role));
+impl Message<'_> {
+    /// The message, if it is one that such a role can have said.
+    fn checked(self, role: &str) -> Result<Self, String> {
+        if self.role != role {
+            return Err(format!("role must be `{role}`, found `{}`", self.role));
         }
-        if message.source.kind.is_empty() {
+        if self.source.kind.is_empty() {
             return Err("`source.kind` must not be empty".into());
         }
-        match message.blocks.iter().find(|block| block.changes_tools()) {
+        match self.blocks.iter().find(|block| block.changes_tools()) {
             Some(block) if role != "developer" => Err(format!(
                 "a {} block stands outside a developer/message",
                 block.kind
             )),
-            _ => Ok(message),
+            _ => Ok(self),
         }
     }
 
