@@ -11,6 +11,7 @@ mod bombs;
 mod corpus;
 mod cuts;
 mod damage;
+mod documented;
 mod fixtures;
 mod frames;
 mod headers;
