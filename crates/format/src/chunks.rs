@@ -11,7 +11,7 @@ mod tests;
 use std::borrow::Cow;
 
 use memchr::memchr2;
-use offshoot_session::{MAX_SAFE_INTEGER, StepRef};
+use offshoot_session::{MAX_SAFE_INTEGER, Object, StepRef};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -251,13 +251,56 @@ impl ChunkRun {
         }
         serde_json::from_str(row)
             .map_err(|error| plain(&error))
-            .and_then(|row| Self::parse(row, &kind, place))
+            .and_then(|Object(row)| Self::parse(row, &kind, place))
             .map(Some)
             .map_err(|reason| RowFault::Structure(format!("not a valid `{kind}` row: {reason}")))
     }
 
+    /// Reads a row that holds one delta as a run of one, in one pass: of these rows a file without packing consists.
+    /// `None` for every other row, and for one that is written in another way than all writers do.
+    pub(crate) fn read_delta(row: &str, place: Place) -> Option<Self> {
+        if !row.starts_with(r#"{"type":"assistant/chunk""#) {
+            return None;
+        }
+        let Object(row): Object<DeltaRow<'_>> = serde_json::from_str(row).ok()?;
+        let Object(DeltaData { turn, step, chunk }) = row.data;
+        let Object(delta) = chunk;
+        let name = match delta.name {
+            Some(name) => Some(name_text(name.get())?),
+            None => None,
+        };
+        let id = match delta.id {
+            Some(id) => Some(name_text(id.get())?),
+            None => None,
+        };
+        let (kind, part) = match (delta.kind, id, name, delta.text, delta.arguments) {
+            ("text-delta", None, None, Some(text), None) => (DeltaKind::Text, text),
+            ("reasoning-delta", None, None, Some(text), None) => (DeltaKind::Reasoning, text),
+            ("tool-call-delta", Some(id), name, None, Some(arguments)) => {
+                (DeltaKind::ToolCall { id, name }, arguments)
+            }
+            _ => return None,
+        };
+        let counts = [row.seq, turn, step, delta.index, row.time.unsigned_abs()];
+        let part = part.get();
+        let sound = part.starts_with('"') && counts.into_iter().all(|n| n <= MAX_SAFE_INTEGER);
+        sound.then(|| Self {
+            place,
+            first: row.seq,
+            at: StepRef { turn, step },
+            run: DeltaRun {
+                kind,
+                index: delta.index,
+                time: row.time,
+                last: row.time,
+                dt: Vec::new(),
+                parts: part.to_owned(),
+            },
+        })
+    }
+
     fn parse(row: PackedRow<'_>, kind: &str, place: Place) -> Result<Self, String> {
-        let data = row.data;
+        let Object(data) = row.data;
         let (kind, parts, other) = match kind {
             "tool-call-chunks" => {
                 let id = data.id.ok_or("the member `id` is missing")?;
@@ -340,7 +383,49 @@ struct PackedRow<'a> {
     seq0: u64,
     time0: i64,
     #[serde(borrow)]
-    data: PackedData<'a>,
+    data: Object<PackedData<'a>>,
+}
+
+/// A row that holds one delta.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct DeltaRow<'a> {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+    seq: u64,
+    time: i64,
+    #[serde(borrow)]
+    data: Object<DeltaData<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct DeltaData<'a> {
+    turn: u64,
+    step: u64,
+    #[serde(borrow)]
+    chunk: Object<Delta<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Delta<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    index: u64,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    text: Option<&'a RawValue>,
+    #[serde(
+        rename = "argumentsDelta",
+        borrow,
+        default,
+        deserialize_with = "present"
+    )]
+    arguments: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -144,6 +144,9 @@ pub(crate) fn read_row(row: &str, version: Version, place: Place) -> Result<Row,
             });
     }
     if version.packs_chunks() {
+        if let Some(run) = ChunkRun::read_delta(row, place) {
+            return Ok(Row::Older(Item::Chunks(run)));
+        }
         if let Some(run) = ChunkRun::read(row, place)? {
             return Ok(Row::Older(Item::Chunks(run)));
         }

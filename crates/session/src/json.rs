@@ -11,9 +11,9 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use crate::ids::MAX_SAFE_INTEGER;
 
-/// A struct that must be written as a JSON object.
+/// A struct that must be written as a JSON object: serde's derived readers also take a list of the members' values.
 #[derive(Clone, Debug)]
-pub(crate) struct Object<T>(pub(crate) T);
+pub struct Object<T>(pub T);
 
 impl<T> Deref for Object<T> {
     type Target = T;

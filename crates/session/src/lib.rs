@@ -55,6 +55,7 @@ pub use fold::{Finding, PendingInput};
 pub use fork::{ForkError, ForkSeed, NotContinuable, build_fork_seed, latest_completed_boundary};
 pub use header::{Origin, SessionHeader};
 pub use ids::{LogOffset, MAX_SAFE_INTEGER, Seq, SessionId};
+pub use json::Object;
 pub use kind::EventKind;
 pub use live::{ForkSource, LiveSession, PreparedSession, SessionStore, StoreError, StoreListener};
 pub use log::{EventLog, LogError};
