@@ -1,5 +1,8 @@
 //! What other sessions prove about one: the children that an older parent did not record (`reference/persistence.md` §2.6).
 
+#[cfg(test)]
+mod tests;
+
 use memchr::memmem;
 use offshoot_session::SessionId;
 
@@ -48,6 +51,8 @@ impl ChildEvidence {
         for line in stored_lines(container, bytes)
             .skip(1)
             .filter_map(Result::ok)
+            // What was cut off in the middle was never an event.
+            .filter(|line| line.is_whole)
         {
             let Ok(text) = std::str::from_utf8(&line.text) else {
                 continue;

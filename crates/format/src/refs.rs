@@ -105,7 +105,7 @@ fn payload(
                 }
                 range.render()
             }
-            "targets" => {
+            "targets" if node.is_array() => {
                 let mut targets = Vec::new();
                 for target in node.items() {
                     let mut target = Members::of(target).ok_or_else(bad)?;
@@ -115,6 +115,7 @@ fn payload(
                 }
                 list(targets)
             }
+            _ if !node.is_array() => return Err(bad()),
             _ => {
                 let seqs = node
                     .items()
@@ -235,7 +236,7 @@ mod tests {
             (refusal.malformed, refusal.reason)
         };
         assert_eq!(
-            [title("[2]"), title("[9]"), title("[-1]")],
+            [title("[2]"), title("[9]"), title("[-1]"), title("3")],
             [
                 (
                     false,
@@ -244,6 +245,10 @@ mod tests {
                 (
                     true,
                     "`session/title`: names event 9, which is not ahead of it".into()
+                ),
+                (
+                    true,
+                    "`session/title`: `messageSeqs` must name events".into()
                 ),
                 (
                     true,

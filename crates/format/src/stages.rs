@@ -2,6 +2,8 @@
 
 mod messages;
 mod restart;
+#[cfg(test)]
+mod tests;
 mod v0_to_v1;
 mod v1_to_v2;
 mod v2_to_v3;

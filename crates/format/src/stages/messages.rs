@@ -54,6 +54,26 @@ pub(super) fn loose_content(
     }
 }
 
+/// Rewrites what an embedded stream says about a block: the type with which it begins, and the block with which it ends.
+pub(super) fn stream_blocks(
+    record: &Record,
+    mut begin: impl FnMut(Node<'_>) -> Rewritten,
+    mut end: impl FnMut(Node<'_>) -> Rewritten,
+) -> Rewritten {
+    if !record.is("assistant/message") && !record.is("assistant/attempt") {
+        return Ok(None);
+    }
+    member(record.node(), "stream", |stream| {
+        each(stream, |piece| {
+            member(piece, "chunk", |chunk| match chunk.get("type") {
+                Some(kind) if kind.is("block-start") => member(chunk, "blockType", &mut begin),
+                Some(kind) if kind.is("block-end") => member(chunk, "block", &mut end),
+                _ => Ok(None),
+            })
+        })
+    })
+}
+
 /// Rewrites a member of an object, if it is there. The result is the whole object.
 pub(super) fn member(
     node: Node<'_>,

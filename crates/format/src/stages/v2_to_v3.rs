@@ -4,6 +4,8 @@
 //! first step, replaced wherever a header says another prompt. The rest is names.
 
 mod audit;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashSet;

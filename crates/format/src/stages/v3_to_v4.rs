@@ -6,9 +6,12 @@ mod catalog;
 mod names;
 mod results;
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
-use super::messages::{Rewritten, each, loose_content, member, messages};
+use super::messages::{Rewritten, each, loose_content, member, messages, stream_blocks};
 use super::restart::Restart;
 use crate::chain::{Context, Item, Stage};
 use crate::json::{Members, Node};
@@ -113,10 +116,11 @@ fn rename(record: &mut Record) -> Result<(), Refusal> {
     record.replace_data(edited);
     let edited = loose_content(record, |content| rename_blocks(record, content))?;
     record.replace_data(edited);
-    let edited = member(record.node(), "stream", |stream| match &*record.kind {
-        "assistant/message" | "assistant/attempt" => each(stream, rename_in_stream),
-        _ => Ok(None),
-    })?;
+    let edited = stream_blocks(
+        record,
+        |kind| rename_block_type(record, kind),
+        |block| rename_block(record, block),
+    )?;
     record.replace_data(edited);
     Ok(())
 }
@@ -140,19 +144,16 @@ fn rename_in_message(record: &Record, mut message: Members<'_>, is_system: bool)
 }
 
 fn rename_blocks(record: &Record, content: Node<'_>) -> Rewritten {
-    each(content, |block| {
-        if block.names("type", "tool-result") {
-            return Err(record.unsupported("a `tool-result` block stands where no result belongs"));
-        }
-        names::block(block)
-    })
+    each(content, |block| rename_block(record, block))
 }
 
-/// A stream says twice what a block is: where it begins and where it ends.
-fn rename_in_stream(piece: Node<'_>) -> Rewritten {
-    member(piece, "chunk", |chunk| match chunk.get("type") {
-        Some(kind) if kind.is("block-start") => member(chunk, "blockType", names::block_type),
-        Some(kind) if kind.is("block-end") => member(chunk, "block", names::block),
-        _ => Ok(None),
-    })
+fn rename_block(record: &Record, block: Node<'_>) -> Rewritten {
+    member(block, "type", |kind| rename_block_type(record, kind))
+}
+
+fn rename_block_type(record: &Record, kind: Node<'_>) -> Rewritten {
+    if kind.is("tool-result") {
+        return Err(record.unsupported("a `tool-result` block stands where no result belongs"));
+    }
+    names::block_type(kind)
 }

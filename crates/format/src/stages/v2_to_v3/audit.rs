@@ -2,7 +2,7 @@
 
 use crate::json::Node;
 use crate::record::{Record, Refusal};
-use crate::stages::messages::{Rewritten, each, loose_content, messages};
+use crate::stages::messages::{Rewritten, each, loose_content, messages, stream_blocks};
 use crate::version::Version;
 
 const SOURCES: &[&str] = &[
@@ -49,6 +49,11 @@ pub(super) fn check(record: &Record) -> Result<(), Refusal> {
         }
     })?;
     loose_content(record, |content| check_blocks(record, content))?;
+    stream_blocks(
+        record,
+        |kind| check_block_type(record, kind),
+        |block| check_block(record, block),
+    )?;
     match &*record.kind {
         "tool/result" => check_not_started(record),
         "session-log-deepseek/delivery-accepted" => {
@@ -63,16 +68,35 @@ pub(super) fn check(record: &Record) -> Result<(), Refusal> {
 }
 
 fn check_blocks(record: &Record, content: Node<'_>) -> Rewritten {
-    each(content, |block| {
-        let kind = block.get("type");
-        match kind.filter(|kind| !BLOCKS.iter().any(|known| kind.is(known))) {
-            Some(kind) => Err(record.unsupported(format!(
-                "the content block type {} has no successor in V3",
-                kind.json()
-            ))),
-            None => Ok(None),
-        }
-    })
+    each(content, |block| check_block(record, block))
+}
+
+fn check_block(record: &Record, block: Node<'_>) -> Rewritten {
+    let Some(kind) = block.get("type") else {
+        return Ok(None);
+    };
+    check_block_type(record, kind)?;
+    // A result holds blocks itself. Those in a result that stands there are not looked at: the next step refuses it.
+    if kind.is("tool-result")
+        && let Some(content) = block.get("content")
+    {
+        each(content, |inner| {
+            inner
+                .get("type")
+                .map_or(Ok(None), |kind| check_block_type(record, kind))
+        })?;
+    }
+    Ok(None)
+}
+
+fn check_block_type(record: &Record, kind: Node<'_>) -> Rewritten {
+    if BLOCKS.iter().any(|known| kind.is(known)) {
+        return Ok(None);
+    }
+    Err(record.unsupported(format!(
+        "the content block type {} has no successor in V3",
+        kind.json()
+    )))
 }
 
 /// A result for a call that nobody started must be one that a repair has written.

@@ -6,7 +6,7 @@ use offshoot_session::LogOffset;
 
 use crate::Place;
 use crate::chain::Context;
-use crate::evidence::ChildEvidence;
+use crate::evidence::{ChildDescriptor, ChildEvidence};
 use crate::json::quote;
 use crate::record::{Record, Refusal};
 
@@ -104,13 +104,13 @@ impl Catalog {
     }
 }
 
-/// Exactly one descriptor says what the child is; anything else proves no more than that it exists.
+/// Exactly one descriptor, of a version and with a mode that are known, says what the child is; anything else proves no
+/// more than that it exists.
 fn fact(child: &ChildEvidence) -> String {
     let id = quote(child.id.as_str());
     let created = child.created_at;
     let mode = match &child.descriptors[..] {
-        [descriptor] if descriptor.version == 1 => Some((descriptor, "continuable")),
-        [descriptor] => descriptor.mode.as_deref().map(|mode| (descriptor, mode)),
+        [descriptor] => mode_of(descriptor).map(|mode| (descriptor, mode)),
         _ => None,
     };
     let Some((descriptor, mode)) = mode else {
@@ -124,4 +124,13 @@ fn fact(child: &ChildEvidence) -> String {
         r#"{{"version":0,"childId":{id},"childCreatedAt":{created},"mode":{}{label}}}"#,
         quote(mode)
     )
+}
+
+fn mode_of(descriptor: &ChildDescriptor) -> Option<&str> {
+    let mode = descriptor.mode.as_deref();
+    match descriptor.version {
+        1 => Some("continuable"),
+        2 | 3 => mode.filter(|mode| matches!(*mode, "one-shot" | "continuable")),
+        _ => None,
+    }
 }

@@ -1,7 +1,7 @@
 //! What V4 calls the sources of messages and the types of content blocks (`reference/persistence.md` §2.6).
 
 use crate::json::{Members, Node, quote};
-use crate::stages::messages::{Rewritten, member};
+use crate::stages::messages::Rewritten;
 
 /// The plugin whose messages are the system prompt, or a part of what goes with it.
 const SYSTEM_PROMPT: &str = "@deepseek-ai/dsh-system-prompt";
@@ -73,12 +73,7 @@ fn kind_of(plugin: &str, is_system: bool) -> String {
     }
 }
 
-/// A content block, if its type is not one of V4's.
-pub(super) fn block(block: Node<'_>) -> Rewritten {
-    member(block, "type", block_type)
-}
-
-/// The type of a content block.
+/// The type of a content block, if it is not one of V4's.
 pub(super) fn block_type(kind: Node<'_>) -> Rewritten {
     if BLOCKS.iter().any(|known| kind.is(known)) {
         return Ok(None);

@@ -56,7 +56,7 @@ fn lift_message(record: &Record, message: Node<'_>) -> Result<String, Refusal> {
             Some(known) if known == "role" => lifted.push("role", r#""tool""#),
             Some(known) if known == "content" => lift_block(&inner, &mut lifted),
             Some(known) if known == "id" || known == "source" => {
-                lifted.push(&known, value.json().to_owned())
+                lifted.push(&known, value.json().to_owned());
             }
             _ => lifted.push_raw(escaped(key, "plugin:message:"), value.json().to_owned()),
         }
