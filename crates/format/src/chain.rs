@@ -90,7 +90,7 @@ impl Chain {
             && matches!(self.version, Version::V1 | Version::V2)
             && self.version.knows(&record.kind)
         {
-            let checked = shapes::check(&record.kind, record.node());
+            let checked = shapes::check(&record.kind, record.node(), self.version);
             checked.map_err(|reason| refused(record.unsupported(reason)))?;
         }
         self.queues[0].push(item);

@@ -68,6 +68,11 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The value of a string; its JSON text where it has none.
+    pub(crate) fn spelling(&self) -> Cow<'a, str> {
+        self.text().unwrap_or(Cow::Borrowed(self.0))
+    }
+
     /// Whether the node is the string `word`.
     pub(crate) fn is(&self, word: &str) -> bool {
         spells(self.0, word)

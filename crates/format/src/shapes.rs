@@ -6,10 +6,14 @@
 
 mod conversation;
 mod records;
+mod sources;
+#[cfg(test)]
+mod tests;
 
 use offshoot_session::MAX_SAFE_INTEGER;
 
 use crate::json::Node;
+use crate::version::Version;
 
 /// What a piece of JSON must look like.
 pub(crate) enum Shape {
@@ -42,6 +46,8 @@ pub(crate) enum Shape {
     List(&'static Shape),
     /// A list with something in it.
     Some(&'static Shape),
+    /// A list of exactly one.
+    One(&'static Shape),
     /// An object with exactly these members.
     Object(&'static [Field]),
     /// Any object.
@@ -59,6 +65,9 @@ pub(crate) struct Field {
     name: &'static str,
     optional: bool,
     shape: &'static Shape,
+    /// The versions that have the member.
+    since: Version,
+    until: Version,
 }
 
 /// Objects that say by a member what they are.
@@ -76,6 +85,8 @@ const fn required(name: &'static str, shape: &'static Shape) -> Field {
         name,
         optional: false,
         shape,
+        since: Version::V0,
+        until: Version::V2,
     }
 }
 
@@ -84,8 +95,38 @@ const fn optional(name: &'static str, shape: &'static Shape) -> Field {
         name,
         optional: true,
         shape,
+        since: Version::V0,
+        until: Version::V2,
     }
 }
+
+/// A member that later versions than the first have.
+const fn since(version: Version, field: Field) -> Field {
+    Field {
+        since: version,
+        ..field
+    }
+}
+
+/// A member that was given up.
+const fn until(version: Version, field: Field) -> Field {
+    Field {
+        until: version,
+        ..field
+    }
+}
+
+/// Where a check has got to.
+#[derive(Clone, Copy)]
+struct At {
+    version: Version,
+    /// How many lists are around the place.
+    lists: u8,
+}
+
+/// Only results of tools within results of tools can be in more lists than a few, and those do not get past V3 (§2.6): none
+/// may take all of the stack first.
+const MOST_LISTS: u8 = 8;
 
 /// Where a payload does not have its shape, from the inside out, and what was expected there.
 struct Mismatch {
@@ -109,16 +150,18 @@ impl Mismatch {
 ///
 /// # Errors
 /// The member that is wrong, what was expected and what was found.
-pub(crate) fn check(kind: &str, data: Node<'_>) -> Result<(), String> {
+pub(crate) fn check(kind: &str, data: Node<'_>, version: Version) -> Result<(), String> {
     let mut payloads = conversation::PAYLOADS.iter().chain(records::PAYLOADS);
     match payloads.find(|(name, _)| *name == kind) {
-        Some((_, shape)) => shape.check(data).map_err(Mismatch::told),
+        Some((_, shape)) => shape
+            .check(data, At { version, lists: 0 })
+            .map_err(Mismatch::told),
         None => Err("expected an event type that was released with this version".into()),
     }
 }
 
 impl Shape {
-    fn check(&self, node: Node<'_>) -> Result<(), Mismatch> {
+    fn check(&self, node: Node<'_>, at: At) -> Result<(), Mismatch> {
         let expected = |what: &str| Err(mismatch(node, what));
         let bounded = |low: u64, high: u64| node.count().is_some_and(|n| (low..=high).contains(&n));
         match self {
@@ -151,13 +194,22 @@ impl Shape {
             Self::Word(words) => expected(&format!("must be one of {words:?}")),
             Self::AnyObject if node.is_object() => Ok(()),
             Self::AnyObject => expected("must be an object"),
-            Self::List(item) => check_list(node, item, false),
-            Self::Some(item) => check_list(node, item, true),
-            Self::Object(fields) => check_members(node, &[], fields),
-            Self::Tagged(union) => union.check(node),
-            Self::Either(first, second) => first.check(node).or_else(|_| second.check(node)),
+            Self::List(item) => check_list(node, item, at),
+            Self::Some(_) if node.is_array() && node.items().is_empty() => {
+                expected("must be a list with something in it")
+            }
+            Self::Some(item) => check_list(node, item, at),
+            Self::One(_) if node.is_array() && node.items().len() != 1 => {
+                expected("must be a list of exactly one")
+            }
+            Self::One(item) => check_list(node, item, at),
+            Self::Object(fields) => check_members(node, None, fields, at),
+            Self::Tagged(union) => union.check(node, at),
+            Self::Either(first, second) => {
+                first.check(node, at).or_else(|_| second.check(node, at))
+            }
             Self::Also(shape, rule) => {
-                shape.check(node)?;
+                shape.check(node, at)?;
                 rule(node).map_err(|reason| Mismatch {
                     path: Vec::new(),
                     reason,
@@ -168,7 +220,7 @@ impl Shape {
 }
 
 impl Union {
-    fn check(&self, node: Node<'_>) -> Result<(), Mismatch> {
+    fn check(&self, node: Node<'_>, at: At) -> Result<(), Mismatch> {
         if !node.is_object() {
             return Err(mismatch(node, "must be an object"));
         }
@@ -178,8 +230,8 @@ impl Union {
         };
         let case = self.cases.iter().find(|(name, _)| tag.is(name));
         match case {
-            Some((_, fields)) => check_members(node, &[self.tag], fields),
-            None if self.open => Shape::NonEmpty.check(tag).map_err(at_tag),
+            Some((_, fields)) => check_members(node, Some(self.tag), fields, at),
+            None if self.open => Shape::NonEmpty.check(tag, at).map_err(at_tag),
             None => {
                 let names: Vec<&str> = self.cases.iter().map(|(name, _)| *name).collect();
                 Err(at_tag(mismatch(tag, &format!("must be one of {names:?}"))))
@@ -188,51 +240,70 @@ impl Union {
     }
 }
 
-/// The members must be `fields`, besides those that were looked at before.
-fn check_members(node: Node<'_>, before: &[&str], fields: &[Field]) -> Result<(), Mismatch> {
+/// The members must be `fields`, besides the one that was looked at before. Of several with one name the last counts.
+fn check_members(
+    node: Node<'_>,
+    tag: Option<&str>,
+    fields: &[Field],
+    at: At,
+) -> Result<(), Mismatch> {
     let Some(members) = node.members() else {
         return Err(mismatch(node, "must be an object"));
     };
-    let mut found = 0;
-    for (key, value) in &members {
+    let known = |field: &Field| (field.since..=field.until).contains(&at.version);
+    // One bit for each field, of which no type has many.
+    let mut found = 0_u64;
+    for (place, (key, value)) in members.iter().enumerate() {
         let key = Node::new(key);
-        if let Some(field) = fields.iter().find(|field| key.is(field.name)) {
-            let step = || format!(".{}", field.name);
-            field
-                .shape
-                .check(*value)
-                .map_err(|inner| inner.within(step()))?;
-            found += u64::from(!field.optional);
-        } else if !before.iter().any(|name| key.is(name)) {
-            return Err(Mismatch {
-                path: Vec::new(),
-                reason: format!("has the member {}, which it never had", key.json()),
-            });
+        let field = fields.iter().position(|field| key.is(field.name));
+        match field.filter(|field| known(&fields[*field])) {
+            Some(index) => {
+                let Field { name, shape, .. } = &fields[index];
+                found |= 1 << index;
+                let repeated = || {
+                    members[place + 1..]
+                        .iter()
+                        .any(|(key, _)| Node::new(key).is(name))
+                };
+                match shape.check(*value, at) {
+                    Err(inner) if !repeated() => return Err(inner.within(format!(".{name}"))),
+                    _ => {}
+                }
+            }
+            None if tag.is_some_and(|tag| key.is(tag)) => {}
+            None => {
+                return Err(Mismatch {
+                    path: Vec::new(),
+                    reason: format!(
+                        "has the member {}, which V{} does not have",
+                        key.json(),
+                        at.version.number()
+                    ),
+                });
+            }
         }
     }
-    if found != fields.iter().filter(|field| !field.optional).count() as u64 {
-        let absent = fields
-            .iter()
-            .find(|field| !field.optional && node.get(field.name).is_none());
-        if let Some(field) = absent {
-            return Err(missing(field.name));
-        }
-    }
-    Ok(())
+    let mut fields = fields.iter().enumerate();
+    let absent =
+        fields.find(|(index, field)| !field.optional && known(field) && found & (1 << index) == 0);
+    absent.map_or(Ok(()), |(_, field)| Err(missing(field.name)))
 }
 
-fn check_list(node: Node<'_>, item: &Shape, some: bool) -> Result<(), Mismatch> {
+fn check_list(node: Node<'_>, item: &Shape, at: At) -> Result<(), Mismatch> {
     if !node.is_array() {
         return Err(mismatch(node, "must be a list"));
     }
-    let items = node.items();
-    if some && items.is_empty() {
-        return Err(mismatch(node, "must be a list with something in it"));
+    let within = At {
+        lists: at.lists + 1,
+        ..at
+    };
+    if within.lists > MOST_LISTS {
+        return Err(mismatch(node, "must not be as deep in lists of blocks"));
     }
-    let mut items = items.into_iter().enumerate();
-    items.try_for_each(|(at, node)| {
-        item.check(node)
-            .map_err(|inner| inner.within(format!("[{at}]")))
+    let mut items = node.items().into_iter().enumerate();
+    items.try_for_each(|(index, node)| {
+        item.check(node, within)
+            .map_err(|inner| inner.within(format!("[{index}]")))
     })
 }
 

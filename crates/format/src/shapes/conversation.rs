@@ -1,17 +1,20 @@
 //! What a conversation consists of: turns, messages, chunks, requests, calls.
 
 use super::Shape::{
-    AboveZero, Any, AnyObject, Bool, Count, Either, List, NonEmpty, Number, Object, Positive,
-    Tagged, Text, True, Within, Word,
+    AboveZero, Also, Any, AnyObject, Bool, Count, Either, List, NonEmpty, Number, Object, One,
+    Positive, Tagged, Text, True, Within, Word,
 };
-use super::{Field, Shape, Union, optional, required};
+use super::sources::{MODEL, REPLAY, SOURCE, TOOL};
+use super::{Field, Shape, Union, optional, required, since};
+use crate::json::Node;
+use crate::version::Version;
 
 /// The payload of each type.
 pub(super) static PAYLOADS: &[(&str, &Shape)] = &[
-    ("turn/start", &Object(&[required("turn", &Positive)])),
+    ("turn/start", &Object(&[required("turn", &Count)])),
     (
         "turn/end",
-        &Object(&[required("turn", &Positive), required("reason", &REASON)]),
+        &Object(&[required("turn", &Count), required("reason", &REASON)]),
     ),
     ("step/start", &Object(AT)),
     ("step/end", &Object(AT)),
@@ -45,13 +48,19 @@ pub(super) static PAYLOADS: &[(&str, &Shape)] = &[
     ),
     (
         "tool/result",
-        &Object(&[
-            required("turn", &Count),
-            required("step", &Count),
-            required("message", &RESULT),
-            optional("error", &NAMED_ERROR),
-            optional("meta", &Any),
-        ]),
+        &Also(
+            &Object(&[
+                required("turn", &Count),
+                required("step", &Count),
+                required("message", &RESULT),
+                optional("error", &NAMED_ERROR),
+                optional("meta", &Any),
+            ]),
+            |result| match result.get("error").is_some() && !is_error(result) {
+                true => Err("has an `error`, but its block does not say `isError`".into()),
+                false => Ok(()),
+            },
+        ),
     ),
     (
         "tool/code-dispatch-start",
@@ -84,7 +93,10 @@ pub(super) static PAYLOADS: &[(&str, &Shape)] = &[
             optional("contextWindow", &Positive),
         ]),
     ),
-    ("session/end-seed", &Object(&[optional("inherited", &True)])),
+    (
+        "session/end-seed",
+        &Object(&[since(Version::V2, optional("inherited", &True))]),
+    ),
     ("llm/retry", &RETRY),
     (
         "llm/retry-started",
@@ -108,7 +120,7 @@ pub(super) static PAYLOADS: &[(&str, &Shape)] = &[
 ];
 
 /// Where an event stands.
-const AT: &[Field] = &[required("turn", &Positive), required("step", &Positive)];
+const AT: &[Field] = &[required("turn", &Count), required("step", &Count)];
 
 pub(super) static CONTENT: Shape = List(&Tagged(&BLOCK));
 
@@ -167,7 +179,7 @@ pub(super) static USER: Shape = Object(&[
     required("id", &NonEmpty),
     required("role", &Word(&["user"])),
     required("content", &CONTENT),
-    required("source", &Tagged(&SOURCE)),
+    required("source", &SOURCE),
 ]);
 
 static ASSISTANT: Shape = Object(&[
@@ -184,163 +196,50 @@ static ASSISTANT: Shape = Object(&[
     ),
     optional("usage", &USAGE),
     optional("interrupted", &True),
-    optional("stream", &List(&AnyObject)),
+    since(Version::V2, required("stream", &List(&AnyObject))),
 ]);
 
-static RESULT: Shape = Object(&[
-    required("id", &NonEmpty),
-    required("role", &Word(&["user"])),
-    required("content", &CONTENT),
-    required("source", &Tagged(&TOOL)),
-]);
+/// A message around the block that says what a tool returned.
+static RESULT: Shape = Also(
+    &Object(&[
+        required("id", &NonEmpty),
+        required("role", &Word(&["user"])),
+        required(
+            "content",
+            &Also(&One(&Tagged(&BLOCK)), |content| {
+                let mut blocks = content.items().into_iter();
+                match blocks.all(|block| block.names("type", "tool-result")) {
+                    true => Ok(()),
+                    false => Err("must be one `tool-result` block".into()),
+                }
+            }),
+        ),
+        required("source", &Tagged(&TOOL)),
+    ]),
+    |message| {
+        let block = message.get("content").and_then(|list| list.items().pop());
+        let answered = block.and_then(|block| block.get("toolCallId"));
+        let source = message
+            .get("source")
+            .and_then(|source| source.get("callId"));
+        match answered.zip(source) {
+            Option::Some((answered, source)) if answered.spelling() == source.spelling() => Ok(()),
+            _ => {
+                Err("must name one call in `source.callId` and in `toolCallId` of its block".into())
+            }
+        }
+    },
+);
 
-static MODEL: Union = Union {
-    tag: "kind",
-    cases: &[("model", MODEL_MEMBERS)],
-    open: false,
-};
-
-const MODEL_MEMBERS: &[Field] = &[
-    required("provider", &NonEmpty),
-    required("model", &NonEmpty),
-    optional("replayState", &REPLAY),
-];
-
-static TOOL: Union = Union {
-    tag: "kind",
-    cases: &[("tool", &[required("callId", &NonEmpty)])],
-    open: false,
-};
-
-static REPLAY: Shape = Object(&[required("response", &Any), optional("blocks", &List(&Any))]);
-
-/// Who made a message; plugins may add kinds.
-static SOURCE: Union = Union {
-    tag: "kind",
-    cases: &[
-        (
-            "user",
-            &[optional("rpcId", &Text), optional("clientTimeZone", &Text)],
-        ),
-        ("model", MODEL_MEMBERS),
-        ("tool", &[required("callId", &NonEmpty)]),
-        (
-            "plugin",
-            &[
-                required("plugin", &NonEmpty),
-                optional(
-                    "form",
-                    &Word(&[
-                        "instructions",
-                        "catalog",
-                        "snapshot",
-                        "notice",
-                        "relay",
-                        "recall",
-                    ]),
-                ),
-                optional(
-                    "sections",
-                    &List(&Object(&[required("name", &Text), required("text", &Text)])),
-                ),
-                optional("summary", &Text),
-                optional("compactionId", &NonEmpty),
-                optional("sourceCommandId", &NonEmpty),
-            ],
-        ),
-        (
-            "agent-instructions",
-            &[
-                required("form", &Word(&["instructions"])),
-                optional(
-                    "changes",
-                    &List(&Object(&[
-                        required("action", &Word(&["set", "replace", "remove"])),
-                        required("scope", &Text),
-                        required("path", &Text),
-                        optional("digest", &Text),
-                    ])),
-                ),
-                optional("baseline", &True),
-                optional("baselineIdentity", &Text),
-            ],
-        ),
-        (
-            "session-reference",
-            &[
-                required("form", &Word(&["recall"])),
-                required("version", &Shape::Is(1)),
-                required("references", &List(&AnyObject)),
-            ],
-        ),
-        (
-            "team-message",
-            &[
-                required("teamId", &Text),
-                required("messageId", &Text),
-                required("senderId", &Text),
-                required("senderName", &Text),
-            ],
-        ),
-        (
-            "goal",
-            &[
-                required("goalId", &Text),
-                required("revision", &Count),
-                required("round", &Count),
-                optional("change", &Any),
-            ],
-        ),
-        (
-            "skill-invocation",
-            &[
-                required("name", &Text),
-                required("form", &Word(&["instructions"])),
-            ],
-        ),
-        (
-            "skill-catalog",
-            &[
-                required("form", &Word(&["catalog"])),
-                required(
-                    "entries",
-                    &List(&Object(&[
-                        required("name", &Text),
-                        required("description", &Text),
-                    ])),
-                ),
-                optional("update", &True),
-            ],
-        ),
-        ("coordinator", RELAY),
-        ("subagent-report", RELAY),
-        (
-            "subagent-settled",
-            &[
-                required("form", &Word(&["notice"])),
-                required("summary", &Text),
-                required("senderSessionId", &Text),
-            ],
-        ),
-        (
-            "webhook",
-            &[
-                required("provider", &Text),
-                required("source", &Text),
-                required("deliveryId", &Text),
-                required("ruleId", &Text),
-                required("form", &Word(&["notice"])),
-                required("summary", &Text),
-            ],
-        ),
-    ],
-    open: true,
-};
-
-const RELAY: &[Field] = &[
-    required("form", &Word(&["relay"])),
-    required("senderSessionId", &Text),
-];
+/// Whether the block of a tool result says that the tool failed.
+fn is_error(result: Node<'_>) -> bool {
+    let content = result
+        .get("message")
+        .and_then(|message| message.get("content"));
+    let block = content.and_then(|content| content.items().pop());
+    let is_error = block.and_then(|block| block.get("isError"));
+    is_error.is_some_and(|is_error| is_error.json() == "true")
+}
 
 /// Why a turn ended; plugins may add kinds.
 static REASON: Shape = Tagged(&Union {
@@ -363,7 +262,7 @@ static REASON: Shape = Tagged(&Union {
                         ("legacy", &[]),
                         ("hook", &[required("reason", &Text)]),
                     ],
-                    open: true,
+                    open: false,
                 }),
             )],
         ),
@@ -438,54 +337,65 @@ static CHUNK: Union = Union {
                             ("aborted", &[required("failure", &FAILURE)]),
                             ("error", &[required("failure", &FAILURE)]),
                         ],
-                        open: true,
+                        open: false,
                     }),
                 ),
                 optional("replayState", &REPLAY),
             ],
         ),
     ],
-    open: true,
+    open: false,
 };
 
 static HEADER_EVENT: Shape = Object(&[
-    required(
-        "header",
-        &Object(&[
-            required(
-                "config",
-                &Object(&[
-                    required("provider", &NonEmpty),
-                    required("model", &NonEmpty),
-                    optional("reasoningEffort", &NonEmpty),
-                    optional("temperature", &Number),
-                    optional("maxTokens", &Positive),
-                    optional("stop", &List(&Text)),
-                ]),
-            ),
-            optional(
-                "adapterDefaults",
-                &Object(&[
-                    optional("reasoningEffort", &True),
-                    optional("maxTokens", &True),
-                ]),
-            ),
-            optional(
-                "tools",
-                &List(&Object(&[
-                    required("name", &Text),
-                    required("description", &Text),
-                    required("parameters", &AnyObject),
-                ])),
-            ),
-            optional("system", &Text),
-        ]),
-    ),
+    required("header", &Also(&REQUEST, adapter_defaults)),
     required("reason", &Word(&["initial", "resume", "change", "series"])),
     optional("startsSeries", &True),
 ]);
 
-static RETRY: Shape = Shape::Also(
+static REQUEST: Shape = Object(&[
+    required(
+        "config",
+        &Object(&[
+            required("provider", &NonEmpty),
+            required("model", &NonEmpty),
+            optional("reasoningEffort", &NonEmpty),
+            optional("temperature", &Number),
+            optional("maxTokens", &Positive),
+            optional("stop", &List(&Text)),
+        ]),
+    ),
+    optional(
+        "adapterDefaults",
+        &Object(&[
+            optional("reasoningEffort", &True),
+            optional("maxTokens", &True),
+        ]),
+    ),
+    optional(
+        "tools",
+        &List(&Object(&[
+            required("name", &Text),
+            required("description", &Text),
+            required("parameters", &AnyObject),
+        ])),
+    ),
+    optional("system", &Text),
+]);
+
+/// What the adapter filled in is in the configuration.
+fn adapter_defaults(request: Node<'_>) -> Result<(), String> {
+    let has = |at, name| request.get(at).is_some_and(|node| node.get(name).is_some());
+    let mut names = ["reasoningEffort", "maxTokens"].into_iter();
+    match names.find(|name| has("adapterDefaults", name) && !has("config", name)) {
+        Option::Some(name) => Err(format!(
+            "has `{name}` in `adapterDefaults`, but not in `config`"
+        )),
+        None => Ok(()),
+    }
+}
+
+static RETRY: Shape = Also(
     &Object(&[
         required("retryId", &NonEmpty),
         required("turn", &Count),
@@ -514,8 +424,7 @@ static RETRY: Shape = Shape::Also(
 );
 
 /// A delay that a timer can wait for, in ms.
-
-static DELAY: Shape = Shape::Also(&Shape::NotNegative, |delay| {
+static DELAY: Shape = Also(&Shape::NotNegative, |delay| {
     match delay.json().parse::<f64>() {
         Ok(delay) if delay <= 2_147_483_647.0 => Ok(()),
         _ => Err("must be at most 2147483647".into()),

@@ -1,7 +1,10 @@
 //! What is logged beside the conversation: policies, commands, compaction, titles, goals, schedules, subagents, teams.
 
+use std::collections::HashSet;
+use std::ops::Range;
+
 use super::Shape::{
-    Also, Any, Bool, Count, List, NonEmpty, NotNegative, Object, Positive, Some, Tagged, Text,
+    Also, Any, Bool, Count, List, NonEmpty, NotNegative, Object, One, Positive, Some, Tagged, Text,
     True, Word,
 };
 use super::conversation::{CONTENT, COUNT_OR_NULL, USAGE, USER};
@@ -182,7 +185,7 @@ pub(super) static PAYLOADS: &[(&str, &Shape)] = &[
     ("subagent/descriptor", &DESCRIPTOR),
     (
         "subagent/model-selection-policy",
-        &Object(&[required("allowedModels", &Some(&ROUTE))]),
+        &Object(&[required("allowedModels", &Also(&Some(&ROUTE), unique))]),
     ),
     (
         "team/member",
@@ -292,8 +295,8 @@ pub(super) static PAYLOADS: &[(&str, &Shape)] = &[
                 &Object(&[
                     required("model", &Text),
                     required("max_tokens", &Positive),
-                    required("messages", &Some(&Any)),
-                    required("tools", &Some(&Any)),
+                    required("messages", &One(&SEARCH_MESSAGE)),
+                    required("tools", &One(&SEARCH_TOOL)),
                 ]),
             ),
         ]),
@@ -313,6 +316,32 @@ static RANGE: Shape = Object(&[required("start", &Count), required("end", &Count
 static ROUTE: Shape = Object(&[
     required("provider", &NonEmpty),
     required("model", &NonEmpty),
+]);
+
+/// No provider and model is there twice.
+fn unique(routes: Node<'_>) -> Result<(), String> {
+    let name = |route: &Node<'_>, name| route.get(name).map(|name| name.spelling().into_owned());
+    let mut seen = HashSet::new();
+    let mut routes = routes.items().into_iter();
+    let again = routes.find(|route| !seen.insert((name(route, "provider"), name(route, "model"))));
+    again.map_or(Ok(()), |route| Err(format!("has {} twice", route.json())))
+}
+
+static SEARCH_MESSAGE: Shape = Object(&[
+    required("role", &Word(&["user"])),
+    required(
+        "content",
+        &One(&Object(&[
+            required("type", &Word(&["text"])),
+            required("text", &Text),
+        ])),
+    ),
+]);
+
+static SEARCH_TOOL: Shape = Object(&[
+    required("type", &Word(&["web_search_20250305"])),
+    required("name", &Word(&["web_search"])),
+    required("max_uses", &Positive),
 ]);
 
 static SUMMARY: Shape = Also(
@@ -454,7 +483,9 @@ const SCHEDULE_ID: Field = required(
     "id",
     &Also(&NonEmpty, |id| {
         let id = id.text().unwrap_or_default();
-        match id.trim() == id {
+        // What JavaScript trims: white space and the byte order mark, but not the next-line control.
+        let is_space = |c: char| (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}';
+        match id.trim_matches(is_space) == id {
             true => Ok(()),
             false => Err("must not begin or end with white space".into()),
         }
@@ -463,14 +494,10 @@ const SCHEDULE_ID: Field = required(
 const PROMPT: Field = required("prompt", &Text);
 const AT: Field = required("scheduledAt", &INSTANT);
 
-/// `2026-01-31T23:59:59.000Z`
+/// `2026-01-31T23:59:59.000Z`, of a day that there is.
 static INSTANT: Shape = Also(&Text, |instant| {
     let text = instant.text().unwrap_or_default();
-    let shape: String = text
-        .chars()
-        .map(|c| if c.is_ascii_digit() { '0' } else { c })
-        .collect();
-    match shape == "0000-00-00T00:00:00.000Z" {
+    match is_instant(&text) {
         true => Ok(()),
         false => Err(format!(
             "must be an instant such as 2026-01-31T23:59:59.000Z, found {}",
@@ -478,6 +505,29 @@ static INSTANT: Shape = Also(&Text, |instant| {
         )),
     }
 });
+
+fn is_instant(text: &str) -> bool {
+    let zeroed = |c: char| if c.is_ascii_digit() { '0' } else { c };
+    if !text
+        .chars()
+        .map(zeroed)
+        .eq("0000-00-00T00:00:00.000Z".chars())
+    {
+        return false;
+    }
+    let number = |at: Range<usize>| text[at].parse::<u32>().unwrap_or_default();
+    let (year, month) = (number(0..4), number(5..7));
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        1..=12 => 31,
+        _ => return false,
+    };
+    let time = [number(11..13), number(14..16), number(17..19)];
+    (1..=days).contains(&number(8..10)) && time[0] < 24 && time[1] < 60 && time[2] < 60
+}
 
 /// Only the third version was released.
 static DESCRIPTOR: Shape = Also(

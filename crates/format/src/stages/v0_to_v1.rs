@@ -4,6 +4,8 @@
 //! with, so that nothing rises whose meaning nobody knows.
 
 mod messages;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -44,11 +46,11 @@ impl V0ToV1 {
         if !record.node().is_object() {
             return Err(record.unsupported("expected an object as the payload"));
         }
-        rename(record);
+        rename(record)?;
         let edited = match &*record.kind {
             "turn/start" => trigger(record)?,
             "turn/end" => reason(record)?,
-            "user/message" => messages::user(record, &self.session)?,
+            "user/message" => self.user(record)?,
             "assistant/message" => messages::assistant(record, &self.session)?,
             "tool/result" => self.result(record)?,
             "request/header" => header(record)?,
@@ -70,7 +72,26 @@ impl V0ToV1 {
         if !Version::V1.knows(&record.kind) {
             return Err(record.unsupported("expected an event type that V0 was released with"));
         }
-        shapes::check(&record.kind, record.node()).map_err(|reason| record.unsupported(reason))
+        let checked = shapes::check(&record.kind, record.node(), Version::V1);
+        checked.map_err(|reason| record.unsupported(reason))
+    }
+
+    /// What a compaction puts in the place of messages belongs to it.
+    fn user(&mut self, record: &Record) -> Rewritten {
+        let named = messages::user(record, &self.session)?;
+        let node = Node::new(named.as_deref().unwrap_or(&record.data));
+        let edited = member(node, "source", |source| {
+            let is_compact = source.names("kind", "plugin") && source.names("plugin", "compact");
+            if !is_compact || source.get("compactionId").is_some() {
+                return Ok(None);
+            }
+            let mut members = record_members(source);
+            let id = self.compaction.clone();
+            let id = id.unwrap_or_else(|| legacy_compaction(&self.session, record));
+            members.push("compactionId", quote(&id));
+            Ok(Some(members.render()))
+        })?;
+        Ok(edited.or(named))
     }
 
     /// A result that replaces another one is the same message, so it has the same id.
@@ -116,7 +137,7 @@ impl V0ToV1 {
     fn compaction(&mut self, record: &Record) -> Rewritten {
         let mut members = record.members()?;
         let named = members.get("compactionId").is_some();
-        let minted = || format!("legacy-compaction:{}:{}", self.session, record.seq);
+        let minted = || legacy_compaction(&self.session, record);
         let id = match &*record.kind {
             "compaction/start" => minted(),
             _ => self.compaction.take().unwrap_or_else(minted),
@@ -166,27 +187,25 @@ impl Stage for V0ToV1 {
     }
 }
 
-fn rename(record: &mut Record) {
+fn legacy_compaction(session: &str, record: &Record) -> String {
+    format!("legacy-compaction:{session}:{}", record.seq)
+}
+
+fn rename(record: &mut Record) -> Result<(), Refusal> {
     let name = match &*record.kind {
         "compact/start" => "compaction/start",
         "compact/summary" => "compaction/summary",
         "compact/end" => "compaction/end",
         "compact/prune" => "compaction/prune",
         "steering/message" => {
-            // A message within a step was first wrapped, with the turn beside it.
-            let data = record.node();
-            let message = data.get("message").map(|message| message.json().to_owned());
-            let message = message.or_else(|| {
-                let mut members = Members::of(data)?;
-                members.remove("turn");
-                Some(members.render())
-            });
-            record.replace_data(message);
+            let message = messages::steering(record)?;
+            record.replace_data(Some(message));
             "user/message"
         }
-        _ => return,
+        _ => return Ok(()),
     };
     record.kind = Cow::Borrowed(name);
+    Ok(())
 }
 
 /// What made a turn start is no longer said.
@@ -195,9 +214,12 @@ fn trigger(record: &Record) -> Rewritten {
     let Some(trigger) = members.get("trigger") else {
         return Ok(None);
     };
-    let kind = trigger.get("kind").and_then(|kind| kind.text());
-    if kind.is_none_or(|kind| kind.is_empty()) {
+    let kind = trigger.get("kind");
+    if !kind.is_some_and(|kind| kind.is_string() && kind.json() != r#""""#) {
         return Err(record.unsupported("`trigger` must have a `kind`"));
+    }
+    if members.get("turn").and_then(|turn| turn.count()) == Some(0) {
+        return Err(record.unsupported("`turn` must be from 1 on, because it has a `trigger`"));
     }
     members.remove("trigger");
     Ok(Some(members.render()))
@@ -214,28 +236,39 @@ fn reason(record: &Record) -> Rewritten {
         if reason.names("kind", "aborted") && only_kind {
             return Ok(aborted("legacy"));
         }
-        if reason.names("kind", "disposed") && only_kind {
-            return Ok(aborted("disposed"));
+        if reason.names("kind", "disposed") {
+            return match only_kind {
+                true => Ok(aborted("disposed")),
+                false => Err(record.unsupported("the reason `disposed` has no other members")),
+            };
         }
         if !reason.names("kind", "error") || reason.get("error").is_some() {
             return Ok(None);
         }
-        // The step that failed stood beside the failure, or the failure was not wrapped at all.
-        let mut members = record_members(reason);
-        members.remove("step");
-        members.remove("kind");
-        let error = match members.remove("failure") {
-            Some(failure) if members.iter().next().is_none() => failure.into_owned(),
-            Some(_) => return Ok(None),
-            None => {
-                if members.get("code").is_none() {
-                    members.push("code", r#""UNKNOWN""#);
-                }
-                members.render()
-            }
-        };
-        Ok(Some(format!(r#"{{"kind":"error","error":{error}}}"#)))
+        failure(reason).map(Some).ok_or_else(|| {
+            record.unsupported(
+                "the reason `error` must have `error`, or `step` and `failure`, or `step`, `message` and perhaps `code`",
+            )
+        })
     })
+}
+
+/// The failure of a step that once stood beside the failure, which may not have been wrapped at all.
+fn failure(reason: Node<'_>) -> Option<String> {
+    let mut members = record_members(reason);
+    members.remove("kind");
+    Node::new(&members.remove("step")?).count()?;
+    let error = match members.remove("failure") {
+        Some(failure) => failure.into_owned(),
+        None => {
+            let message = members.remove("message")?;
+            let code = members.remove("code");
+            let code = code.as_deref().unwrap_or(r#""UNKNOWN""#);
+            format!(r#"{{"message":{message},"code":{code}}}"#)
+        }
+    };
+    let nothing_else = members.iter().next().is_none();
+    nothing_else.then(|| format!(r#"{{"kind":"error","error":{error}}}"#))
 }
 
 fn record_members(node: Node<'_>) -> Members<'_> {

@@ -3,12 +3,33 @@
 use std::borrow::Cow;
 
 use crate::json::{Members, Node, quote};
-use crate::record::Record;
+use crate::record::{Record, Refusal};
 use crate::stages::messages::Rewritten;
 
 /// The id of a message that never had one: the same whenever the log is brought up.
 fn legacy_id(record: &Record, session: &str) -> String {
     quote(&format!("legacy-message:{session}:{}", record.seq))
+}
+
+/// The message of the user that a message within a step was: first wrapped, then with the turn beside its members.
+pub(super) fn steering(record: &Record) -> Result<String, Refusal> {
+    let mut members = record.members()?;
+    let turn = members.remove("turn");
+    let mut found: Vec<_> = members.iter().map(|(name, _)| name).collect();
+    found.sort_unstable();
+    let is_wrapped = match found[..] {
+        [r#""message""#] => true,
+        [r#""content""#, r#""source""#] => false,
+        _ => {
+            return Err(record
+                .unsupported("expected `turn` and `message`, or `turn`, `content` and `source`"));
+        }
+    };
+    if turn.is_none_or(|turn| Node::new(&turn).count().is_none()) {
+        return Err(record.unsupported("`turn` must be a count"));
+    }
+    let message = members.remove("message").filter(|_| is_wrapped);
+    Ok(message.map_or_else(|| members.render(), Cow::into_owned))
 }
 
 pub(super) fn user(record: &Record, session: &str) -> Rewritten {
@@ -36,7 +57,9 @@ pub(super) fn assistant(record: &Record, session: &str) -> Rewritten {
         return Ok(None);
     };
     let mut source = Members::of(Node::new(&provenance)).unwrap_or_default();
-    source.insert_first("kind", r#""model""#);
+    if source.get("kind").is_none() {
+        source.insert_first("kind", r#""model""#);
+    }
     let source = source.render();
     let content = members.remove("content").unwrap_or(Cow::Borrowed("null"));
     let message = format!(
