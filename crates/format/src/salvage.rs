@@ -11,7 +11,7 @@ use crate::codec::{Codec, Placed, RowFault, read_row};
 use crate::header::StoredHeader;
 use crate::relationships::Relationships;
 use crate::scan::{Container, read_header};
-use crate::stored::{StoredLine, stored_lines};
+use crate::stored::{StoredLine, endless_frame, stored_lines};
 use crate::version::Version;
 use crate::{FormatError, Place};
 
@@ -149,10 +149,28 @@ fn prefix(
         seq: LogOffset::START,
         byte: 0,
     };
+    let endless = endless_frame(container, bytes);
+    let cut_off = |place: Place| {
+        endless.map(|byte| Fault {
+            line: place.line + 1,
+            frame: Some(byte),
+            reason: "the frame was cut off".into(),
+        })
+    };
     let mut end = None;
-    for found in stored_lines(container, bytes).skip(1) {
+    let mut lines = stored_lines(container, bytes).skip(1);
+    loop {
+        let Some(found) = lines.next() else {
+            // Of what it held no more than its whole lines is known.
+            end = cut_off(place);
+            break;
+        };
         let line = match found {
             Ok(line) if line.line >= limit => break,
+            Ok(line) if endless.is_some_and(|endless| endless < line.byte) => {
+                end = cut_off(place);
+                break;
+            }
             Ok(line) => line,
             Err(error) => {
                 let frame = match error {

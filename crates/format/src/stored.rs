@@ -46,6 +46,19 @@ pub fn stored_lines(
     })
 }
 
+/// Where the frame begins that has no end: it was cut off, or its length is damaged and whole frames follow.
+pub(crate) fn endless_frame(container: Container, bytes: &[u8]) -> Option<u64> {
+    let mut at = 0;
+    while container == Container::Zstd && at < bytes.len() {
+        match scan_frame(&bytes[at..]) {
+            Ok(FrameScan::Complete(length)) => at += length,
+            Ok(FrameScan::Incomplete) => return Some(at as u64),
+            Err(_) => break,
+        }
+    }
+    None
+}
+
 /// Where a line stands, what it says, and whether it is whole.
 type Line<'a> = (u64, Cow<'a, [u8]>, bool);
 

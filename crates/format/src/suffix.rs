@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use offshoot_session::{Event, EventKind, LogOffset, SessionHeader};
+use offshoot_session::{Body, Event, EventKind, LogOffset, SessionHeader};
 
 use crate::admission::Admission;
 use crate::codec::{Row, RowFault, read_row};
 use crate::header::StoredHeader;
 use crate::scan::{Container, TornTail, read_header};
-use crate::stored::{StoredLine, stored_lines};
+use crate::stored::{StoredLine, endless_frame, stored_lines};
 use crate::version::Version;
 use crate::{FormatError, Place, Status, decode_as};
 
@@ -53,13 +53,41 @@ pub fn decode_suffix(
     let mut rows = Rows {
         from,
         admission: Admission::new(),
+        line: 1,
         expected: LogOffset::START,
         events: Vec::new(),
         fault: None,
         frame: (0, 0),
     };
+    let endless = endless_frame(container, bytes);
     for line in stored_lines(container, bytes).skip(1) {
-        rows.next(&line?)?;
+        let line = line?;
+        let corrupt = |reason: &str| FormatError::CorruptFrame {
+            byte: line.byte,
+            reason: reason.to_owned(),
+        };
+        if container == Container::Zstd {
+            if line.byte == 0 {
+                return Err(corrupt("the first frame must hold exactly the header line"));
+            }
+            let in_endless = endless.is_some_and(|endless| endless <= line.byte);
+            if !line.is_whole && !in_endless {
+                return Err(corrupt("a whole frame ends in the middle of a line"));
+            }
+        }
+        match endless {
+            Some(byte) if !line.is_whole || byte < line.byte => {
+                rows.torn(byte, "the frame was cut off");
+            }
+            None if !line.is_whole => rows.torn(line.byte, "the line was cut off"),
+            _ => {}
+        }
+        if line.is_whole {
+            rows.next(&line)?;
+        }
+    }
+    if let Some(byte) = endless {
+        rows.torn(byte, "the frame was cut off");
     }
     Ok(Suffix {
         status: stored.status(),
@@ -72,6 +100,8 @@ pub fn decode_suffix(
 struct Rows {
     from: LogOffset,
     admission: Admission,
+    /// How many lines were taken, with the header.
+    line: u64,
     /// The seq that the next row should have.
     expected: LogOffset,
     events: Vec<Arc<Event>>,
@@ -82,25 +112,23 @@ struct Rows {
 
 impl Rows {
     fn next(&mut self, line: &StoredLine<'_>) -> Result<(), FormatError> {
-        let place = Place {
-            line: line.line,
-            seq: self.expected,
-            byte: line.byte,
-        };
-        if self.expected < self.from && line.is_whole {
-            self.expected = self.expected.seq().after();
+        let place = self.place(line.byte);
+        self.line += 1;
+        if self.expected < self.from && self.fault.is_none() {
+            self.count(place);
             return Ok(());
         }
         let row = match std::str::from_utf8(&line.text) {
-            Ok(text) if line.is_whole => read_row(text, Version::CURRENT, place),
-            Ok(_) => Err(RowFault::Structure("the line was cut off".into())),
-            Err(_) => Err(RowFault::Structure("not UTF-8".into())),
+            Ok(text) => read_row(text, Version::CURRENT, place),
+            Err(error) => Err(RowFault::Structure(format!(
+                "not UTF-8 (byte {} of the line)",
+                error.valid_up_to()
+            ))),
         };
-        let damaged = |reason: String| FormatError::Damaged { place, reason };
         match row {
             Ok(Row::Current(event)) => self.event(event, place),
             Ok(Row::Older(_)) => unreachable!("rows are read for their version"),
-            Err(RowFault::Rule(reason)) => Err(damaged(reason)),
+            Err(RowFault::Rule(reason)) => Err(FormatError::Damaged { place, reason }),
             Err(RowFault::Structure(reason)) => {
                 self.fault.get_or_insert((place, reason));
                 Ok(())
@@ -110,38 +138,72 @@ impl Rows {
 
     fn event(&mut self, event: Arc<Event>, place: Place) -> Result<(), FormatError> {
         let damaged = |reason: String| FormatError::Damaged { place, reason };
-        if !event.kind().is_known() && !event.ignorable() {
-            return Err(FormatError::UnknownRequiredEvent {
-                place,
-                kind: event.kind().to_string(),
-            });
-        }
-        if *event.kind() != EventKind::DeveloperMessage {
+        if !self.leans_on_what_was_not_read(&event) {
             let admitted = self.admission.admit(&event);
             admitted.map_err(|reason| damaged(format!("`{}`: {reason}", event.kind())))?;
         }
         let seq = event.seq();
-        if self.fault.is_none() && seq != self.expected.seq() {
+        if !event.kind().is_known() && !event.ignorable() {
+            return Err(FormatError::UnknownRequiredEvent {
+                place: Place {
+                    seq: seq.before(),
+                    ..place
+                },
+                kind: event.kind().to_string(),
+            });
+        }
+        let gap = self.fault.is_none() && seq != self.expected.seq();
+        if gap {
             let reason = format!("expected seq {}, found {seq}", self.expected);
             self.fault = Some((place, reason));
         }
         match &self.fault {
             None => {
-                let (byte, held) = self.frame;
-                self.frame = (place.byte, if byte == place.byte { held + 1 } else { 1 });
                 self.events.push(event);
-                self.expected = seq.after();
+                self.count(place);
                 Ok(())
             }
             Some((place, reason)) if *event.kind() == EventKind::TurnEnd => {
+                let witness = if gap { "this" } else { "a later" };
                 Err(FormatError::Damaged {
                     place: *place,
                     reason: format!(
-                        "{reason}; a later turn/end (event {seq}) shows that this was committed"
+                        "{reason}; {witness} turn/end (event {seq}) shows that this was committed"
                     ),
                 })
             }
             Some(_) => Ok(()),
+        }
+    }
+
+    /// Tools that are added name the request header that declares them.
+    fn leans_on_what_was_not_read(&self, event: &Event) -> bool {
+        match event.body() {
+            Body::DeveloperMessage {
+                header: Some(header),
+                ..
+            } => header.before() < self.from,
+            _ => false,
+        }
+    }
+
+    fn count(&mut self, place: Place) {
+        let (byte, held) = self.frame;
+        self.frame = (place.byte, if byte == place.byte { held + 1 } else { 1 });
+        self.expected = self.expected.seq().after();
+    }
+
+    /// The next line, or its frame, ends before it should.
+    fn torn(&mut self, byte: u64, reason: &str) {
+        let place = self.place(byte);
+        self.fault.get_or_insert((place, reason.to_owned()));
+    }
+
+    fn place(&self, byte: u64) -> Place {
+        Place {
+            line: self.line + 1,
+            seq: self.expected,
+            byte,
         }
     }
 

@@ -183,29 +183,74 @@ pub(crate) fn publish(
     path: &Path,
     bytes: &[u8],
 ) -> Result<Box<dyn LogFile>, PublishError> {
-    let (temporary, mut file) = create_temporary(disk, path).map_err(PublishError::Failed)?;
-    // Opened for appending under its first name, so that nothing is left to fail once it has the other.
-    let linked = file
-        .append(bytes)
-        .and_then(|()| file.sync())
-        .and_then(|()| disk.open_log(&temporary))
-        .and_then(|log| disk.link(&temporary, path).map(|()| log));
-    // Whether this works or not: the name is nobody's, and what it names is right under the other name or unfinished.
-    let _ignored = disk.remove(&temporary);
-    let log = match linked {
-        Ok(log) => log,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(PublishError::Taken);
+    Draft::write(disk, path, bytes)
+        .map_err(PublishError::Failed)?
+        .publish()
+}
+
+/// A finished file that does not have its name yet.
+#[derive(Debug)]
+#[must_use = "a draft leaves its temporary name behind unless it is published or discarded"]
+pub(crate) struct Draft<'a> {
+    disk: &'a dyn Disk,
+    path: &'a Path,
+    temporary: PathBuf,
+    /// Opened for appending under its first name, so that nothing is left to fail once it has the other.
+    log: Box<dyn LogFile>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn write(disk: &'a dyn Disk, path: &'a Path, bytes: &[u8]) -> io::Result<Self> {
+        let (temporary, mut file) = create_temporary(disk, path)?;
+        let log = file
+            .append(bytes)
+            .and_then(|()| file.sync())
+            .and_then(|()| disk.open_log(&temporary));
+        match log {
+            Ok(log) => Ok(Self {
+                disk,
+                path,
+                temporary,
+                log,
+            }),
+            Err(error) => {
+                let _ignored = disk.remove(&temporary);
+                Err(error)
+            }
         }
-        Err(error) => return Err(PublishError::Failed(error)),
-    };
-    let dir = parent(path);
-    let Err(failed) = disk.sync_dir(dir) else {
-        return Ok(log);
-    };
-    match disk.remove(path).and_then(|()| disk.sync_dir(dir)) {
-        Ok(()) => Err(PublishError::Failed(failed)),
-        Err(undo) => Err(PublishError::Unknown { failed, undo }),
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn publish(self) -> Result<Box<dyn LogFile>, PublishError> {
+        let Self { disk, path, .. } = self;
+        let linked = disk.link(&self.temporary, path);
+        let log = self.remove_temporary();
+        match linked {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(PublishError::Taken);
+            }
+            Err(error) => return Err(PublishError::Failed(error)),
+        }
+        let dir = parent(path);
+        let Err(failed) = disk.sync_dir(dir) else {
+            return Ok(log);
+        };
+        match disk.remove(path).and_then(|()| disk.sync_dir(dir)) {
+            Ok(()) => Err(PublishError::Failed(failed)),
+            Err(undo) => Err(PublishError::Unknown { failed, undo }),
+        }
+    }
+
+    /// Nobody wants the file any more.
+    pub(crate) fn discard(self) {
+        drop(self.remove_temporary());
+    }
+
+    /// Whether this works or not: the name is nobody's, and what it names is right under the other name or unfinished.
+    fn remove_temporary(self) -> Box<dyn LogFile> {
+        let _ignored = self.disk.remove(&self.temporary);
+        self.log
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use offshoot_format::{Container, FormatError, StoredSession, decode_as};
 
 use crate::StoreError;
-use crate::disk::{Disk, PublishError, RealDisk, create_dirs, publish};
+use crate::disk::{Disk, Draft, PublishError, RealDisk, create_dirs};
 use crate::layout::Generation;
 
 /// What a session that was brought up in memory looks like as a current file.
@@ -47,13 +47,20 @@ pub(crate) fn publish_current(
     path: &Path,
     bytes: &[u8],
 ) -> Result<bool, StoreError> {
-    let unchanged = fs::read(source).map_err(StoreError::io("read", source))? == source_bytes;
-    if !unchanged {
-        return Err(StoreError::Changed {
+    let draft = Draft::write(disk, path, bytes).map_err(StoreError::io("create", path))?;
+    // As late as can be: whatever takes time is done.
+    let outdated = match fs::read(source) {
+        Ok(now) if now == source_bytes => None,
+        Ok(_) => Some(StoreError::Changed {
             path: source.to_owned(),
-        });
+        }),
+        Err(error) => Some(StoreError::io("read", source)(error)),
+    };
+    if let Some(error) = outdated {
+        draft.discard();
+        return Err(error);
     }
-    match publish(disk, path, bytes) {
+    match draft.publish() {
         Ok(_) => Ok(true),
         Err(PublishError::Taken) => {
             let there = fs::read(path).map_err(StoreError::io("read", path))?;
@@ -111,6 +118,18 @@ pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> 
         true => PathBuf::from(generation.file_name()),
         false => dir.join(generation.file_name()),
     };
+    // A session that is there raw and packed would be none that can be opened.
+    let other = match container {
+        Container::Raw => Container::Zstd,
+        Container::Zstd => Container::Raw,
+    };
+    let twin = path.with_file_name(Generation::current(other).file_name());
+    if fs::symlink_metadata(&twin).is_ok() {
+        return Err(StoreError::GenerationConflict {
+            older: file.to_owned(),
+            target: twin,
+        });
+    }
     let current = encode(&path, container, &stored)?;
     create_dirs(&RealDisk, dir)?;
     let is_new = publish_current(&RealDisk, file, &bytes, &path, &current)?;

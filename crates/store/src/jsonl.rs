@@ -96,7 +96,9 @@ impl JsonlStore {
             let is_child = |header: &SessionHeader| {
                 header.parent.as_ref() == Some(id) && header.origin == Some(Origin::Subagent)
             };
-            if !header_of(found).is_ok_and(|header| is_child(&header)) {
+            // A file elsewhere than its header says is somebody's copy, not the child.
+            let header = header_of(found).ok().filter(is_child);
+            if header.is_none_or(|header| self.tree.check_place(found, &header).is_err()) {
                 continue;
             }
             let Ok((bytes, _)) = bytes_of(found) else {

@@ -116,6 +116,14 @@ pub(crate) fn packed(container: Container, text: &str, batch: usize) -> Vec<u8> 
     }
 }
 
+/// The same file in either container; no frame has half of a line.
+pub(crate) fn either(container: Container, text: &str) -> Vec<u8> {
+    match container {
+        Container::Raw => text.as_bytes().to_vec(),
+        Container::Zstd => frames(whole_lines(text), 3).0,
+    }
+}
+
 pub(crate) const HEADER: &str = r#"{"type":"session","version":4,"id":"me","createdAt":1,"isSeeded":false,"delegationDepth":0}"#;
 
 /// A raw file: [`HEADER`], then lines as they are.
@@ -128,3 +136,23 @@ pub(crate) fn file(rows: &[&str]) -> String {
 pub(crate) fn row(kind: &str, seq: u64, data: &str) -> String {
     format!(r#"{{"type":"{kind}","seq":{seq},"time":{seq},"data":{data}}}"#)
 }
+
+/// A V0 file with packed chunks and two turns.
+pub(crate) const V0: &str = r#"{"type":"session","version":0,"id":"demo","createdAt":90,"cwd":"/work/demo","delegationDepth":0}
+{"type":"turn/start","seq":0,"time":100,"data":{"turn":1}}
+{"type":"step/start","seq":1,"time":101,"data":{"turn":1,"step":1}}
+{"type":"user/message","seq":2,"time":102,"data":{"id":"u-1","role":"user","content":[{"type":"text","text":"How many figs?"}],"source":{"kind":"user"}},"surfaceOp":"append"}
+{"type":"request/header","seq":3,"time":103,"data":{"header":{"config":{"provider":"acme","model":"acme-small"}},"reason":"initial"}}
+{"type":"assistant/chunk","seq":4,"time":110,"data":{"turn":1,"step":1,"chunk":{"type":"block-start","index":0,"blockType":"text"}}}
+{"type":"text-chunks","seq0":5,"time0":111,"data":{"turn":1,"step":1,"index":0,"dt":[1,2],"texts":["Three ","figs","."]}}
+{"type":"assistant/chunk","seq":8,"time":115,"data":{"turn":1,"step":1,"chunk":{"type":"block-end","index":0,"block":{"type":"text","text":"Three figs."}}}}
+{"type":"assistant/chunk","seq":9,"time":116,"data":{"turn":1,"step":1,"chunk":{"type":"finish","reason":{"kind":"stop"}}}}
+{"type":"assistant/message","seq":10,"time":117,"data":{"turn":1,"step":1,"message":{"id":"a-1","role":"assistant","content":[{"type":"text","text":"Three figs."}],"source":{"kind":"model","provider":"acme","model":"acme-small"}}},"sourceEventSeqs":[[4,9]],"surfaceOp":"append"}
+{"type":"step/end","seq":11,"time":118,"data":{"turn":1,"step":1}}
+{"type":"turn/end","seq":12,"time":119,"data":{"turn":1,"reason":{"kind":"completed"}}}
+{"type":"turn/start","seq":13,"time":200,"data":{"turn":2}}
+{"type":"step/start","seq":14,"time":201,"data":{"turn":2,"step":1}}
+{"type":"user/message","seq":15,"time":202,"data":{"id":"u-2","role":"user","content":[{"type":"text","text":"And dates?"}],"source":{"kind":"user"}},"surfaceOp":"append"}
+{"type":"step/end","seq":16,"time":203,"data":{"turn":2,"step":1}}
+{"type":"turn/end","seq":17,"time":204,"data":{"turn":2,"reason":{"kind":"completed"}}}
+"#;

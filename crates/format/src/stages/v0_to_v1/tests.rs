@@ -89,7 +89,7 @@ fn what_needs_nothing_keeps_its_text_and_its_number() {
         event(
             3,
             "assistant/chunk",
-            r#"{"turn":1,"step":1,"chunk":{"type":"text-delta","index":0,"text":"\ud800"}}"#,
+            r#"{"turn":1,"step":1,"chunk":{"type":"block-start","index":0,"blockType":"\ud800"}}"#,
         ),
         event(
             4,
