@@ -43,11 +43,11 @@ pub(crate) enum Shape {
     /// This number.
     Is(u64),
     /// Any list.
-    List(&'static Shape),
+    List(&'static Self),
     /// A list with something in it.
-    Some(&'static Shape),
+    Some(&'static Self),
     /// A list of exactly one.
-    One(&'static Shape),
+    One(&'static Self),
     /// An object with exactly these members.
     Object(&'static [Field]),
     /// Any object.
@@ -55,9 +55,9 @@ pub(crate) enum Shape {
     /// An object whose members follow from one of them.
     Tagged(&'static Union),
     /// The first or the second.
-    Either(&'static Shape, &'static Shape),
+    Either(&'static Self, &'static Self),
     /// A shape, and a rule about more than one of its members.
-    Also(&'static Shape, fn(Node<'_>) -> Result<(), String>),
+    Also(&'static Self, fn(Node<'_>) -> Result<(), String>),
 }
 
 /// A member of an object.

@@ -77,7 +77,7 @@ impl V0ToV1 {
     }
 
     /// What a compaction puts in the place of messages belongs to it.
-    fn user(&mut self, record: &Record) -> Rewritten {
+    fn user(&self, record: &Record) -> Rewritten {
         let named = messages::user(record, &self.session)?;
         let node = Node::new(named.as_deref().unwrap_or(&record.data));
         let edited = member(node, "source", |source| {
