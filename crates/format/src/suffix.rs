@@ -40,15 +40,7 @@ pub fn decode_suffix(
 ) -> Result<Suffix, FormatError> {
     let stored = StoredHeader::read(&read_header(container, bytes)?)?;
     if stored.version != Version::CURRENT {
-        let whole = decode_as(container, bytes)?;
-        let from = usize::try_from(from.get()).unwrap_or(usize::MAX);
-        let events = whole.log.events().skip(from).cloned().collect();
-        return Ok(Suffix {
-            status: whole.status(),
-            header: whole.header,
-            events,
-            tail: whole.tail,
-        });
+        return end_of_whole(container, bytes, from);
     }
     let mut rows = Rows {
         from,
@@ -82,6 +74,10 @@ pub fn decode_suffix(
             None if !line.is_whole => rows.torn(line.byte, "the line was cut off"),
             _ => {}
         }
+        // Which event a row is, its place in the file says only as long as every row ahead of it is one.
+        if line.is_whole && rows.is_last_ahead() && !rows.is_due(&line) {
+            return end_of_whole(container, bytes, from);
+        }
         if line.is_whole {
             rows.next(&line)?;
         }
@@ -94,6 +90,23 @@ pub fn decode_suffix(
         header: stored.into_header(),
         tail: rows.tail(bytes.len() as u64),
         events: rows.events,
+    })
+}
+
+/// The end of a file that is read and validated as a whole.
+fn end_of_whole(
+    container: Container,
+    bytes: &[u8],
+    from: LogOffset,
+) -> Result<Suffix, FormatError> {
+    let whole = decode_as(container, bytes)?;
+    let from = usize::try_from(from.get()).unwrap_or(usize::MAX);
+    let events = whole.log.events().skip(from).cloned().collect();
+    Ok(Suffix {
+        status: whole.status(),
+        header: whole.header,
+        events,
+        tail: whole.tail,
     })
 }
 
@@ -111,6 +124,19 @@ struct Rows {
 }
 
 impl Rows {
+    /// Whether the next row is the last one that is not looked at.
+    fn is_last_ahead(&self) -> bool {
+        self.fault.is_none() && self.expected.seq().after() == self.from
+    }
+
+    /// Whether the row is the event that it should be by the number of rows ahead of it.
+    fn is_due(&self, line: &StoredLine<'_>) -> bool {
+        let place = self.place(line.byte);
+        let row = std::str::from_utf8(&line.text).ok();
+        let row = row.and_then(|row| read_row(row, Version::CURRENT, place).ok());
+        row.is_some_and(|row| row.seqs().0 == self.expected.get())
+    }
+
     fn next(&mut self, line: &StoredLine<'_>) -> Result<(), FormatError> {
         let place = self.place(line.byte);
         self.line += 1;

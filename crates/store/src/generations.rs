@@ -9,11 +9,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use offshoot_format::{Container, FormatError, StoredSession, decode_as};
+use offshoot_format::{
+    Container, FormatError, StoredHeader, StoredSession, decode_as, decode_with, read_header,
+};
+use offshoot_session::SessionHeader;
 
-use crate::StoreError;
 use crate::disk::{Disk, Draft, PublishError, RealDisk, create_dirs};
-use crate::layout::Generation;
+use crate::layout::{Generation, LOCK_NAME, session_dir};
+use crate::lock::Lock;
+use crate::{JsonlStore, StoreError};
 
 /// What a session that was brought up in memory looks like as a current file.
 pub(crate) fn encode(
@@ -64,7 +68,7 @@ pub(crate) fn publish_current(
         Ok(_) => Ok(true),
         Err(PublishError::Taken) => {
             let there = fs::read(path).map_err(StoreError::io("read", path))?;
-            match there == bytes {
+            match is_same_session(path, &there, bytes) {
                 true => Ok(false),
                 false => Err(StoreError::GenerationConflict {
                     older: source.to_owned(),
@@ -81,6 +85,17 @@ pub(crate) fn publish_current(
     }
 }
 
+/// Whether two current files hold the same, however it is packed into frames.
+fn is_same_session(path: &Path, one: &[u8], other: &[u8]) -> bool {
+    let read = |bytes| decode_as(container_of(path, bytes), bytes).ok();
+    one == other
+        || read(one).zip(read(other)).is_some_and(|(one, other)| {
+            one.header == other.header
+                && one.tail.is_none()
+                && one.log.events().eq(other.log.events())
+        })
+}
+
 /// What [`convert`] came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Converted {
@@ -95,18 +110,29 @@ pub struct Converted {
 }
 
 /// Publishes a file of an older version as a current one, packed the same way: beside it, or in the directory `to`, which
-/// is created if it is missing. The source is only read. What a session's children prove about it counts only in a home,
-/// where opening the session does the same.
+/// is created if it is missing. The source is only read.
+///
+/// For a session in a home the new file is what the session is from then on. So nobody may be writing to it meanwhile, and
+/// what its children prove about it counts, both as when it is opened.
 ///
 /// # Errors
-/// A file that cannot be read or brought up; one that is current already; another file that has the name.
+/// A file that cannot be read or brought up; one that is current already; another file that has the name; a session of a
+/// home that somebody else is writing to.
 pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> {
     let bytes = crate::read::whole(file)?;
     let container = container_of(file, &bytes);
-    let stored = decode_as(container, &bytes).map_err(|source| StoreError::Format {
+    let failed = |source| StoreError::Format {
         path: file.to_owned(),
         source,
-    })?;
+    };
+    let header = read_header(container, &bytes).and_then(|line| StoredHeader::read(&line));
+    let header = header.map_err(failed)?.into_header();
+    let home = home_of(file, &header, container);
+    let children = match &home {
+        Some(home) => home.children_of(&header.id)?,
+        None => Vec::new(),
+    };
+    let stored = decode_with(container, &bytes, &children).map_err(failed)?;
     let generation = Generation::current(container);
     if stored.version == generation.version {
         return Err(StoreError::AlreadyCurrent {
@@ -130,6 +156,10 @@ pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> 
             target: twin,
         });
     }
+    let _lock = match (&home, to) {
+        (Some(_), None) => Some(Lock::take(&dir.join(LOCK_NAME), &header.id)?),
+        _ => None,
+    };
     let current = encode(&path, container, &stored)?;
     create_dirs(&RealDisk, dir)?;
     let is_new = publish_current(&RealDisk, file, &bytes, &path, &current)?;
@@ -139,6 +169,16 @@ pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> 
         events: stored.log.end().get(),
         already: !is_new,
     })
+}
+
+/// The home that the file is a session of, if it lies where a home has it.
+fn home_of(file: &Path, header: &SessionHeader, container: Container) -> Option<JsonlStore> {
+    Generation::parse(file.file_name()?.to_str()?)?;
+    let file = fs::canonicalize(file).ok()?;
+    let dir = file.parent()?;
+    let root = dir.parent()?.parent()?;
+    let expected = session_dir(root, header).ok()?;
+    (expected == dir).then(|| JsonlStore::new(root, container))
 }
 
 /// How a file is packed: its name says it where it is one of ours, else its first bytes do.

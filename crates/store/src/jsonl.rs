@@ -86,7 +86,7 @@ impl JsonlStore {
 
     /// What the sessions that this one delegated work to prove about it. One that cannot be read proves nothing, and is
     /// listed with its own fault.
-    fn children_of(&self, id: &SessionId) -> Result<Vec<ChildEvidence>, StoreError> {
+    pub(crate) fn children_of(&self, id: &SessionId) -> Result<Vec<ChildEvidence>, StoreError> {
         let mut children = Vec::new();
         for item in self.tree.items()? {
             let Item::Session(found) = item else {
@@ -119,8 +119,6 @@ impl JsonlStore {
         let generation = Generation::current(found.generation.container);
         let path = found.place.dir.join(generation.file_name());
         let current = encode(&path, generation.container, stored)?;
-        remove_leftovers(&*self.disk, &found.place.dir)
-            .map_err(StoreError::io("remove the leftovers in", &found.place.dir))?;
         publish_current(&*self.disk, &found.place.path, bytes, &path, &current)?;
         let place = Place {
             dir: found.place.dir.clone(),
@@ -207,7 +205,11 @@ impl Persistence for JsonlStore {
         if self.tree.find(id)?.place.path != *path {
             return Err(StoreError::Changed { path: path.clone() });
         }
+        // They are nobody's and in nobody's way; if they cannot be removed now, then another time.
+        let _ignored = remove_leftovers(&*self.disk, dir);
+        let mut left_out = 0;
         if stored.status() != Status::Current {
+            left_out = stored.tail.as_ref().map_or(0, |tail| tail.bytes);
             (found, bytes) = self.upgrade(&found, &stored, &bytes)?;
             stored = self.admit(id, &found, &bytes)?;
         }
@@ -226,7 +228,11 @@ impl Persistence for JsonlStore {
         if size(&*log)? != now_bytes.len() as u64 {
             return Err(changed());
         }
-        let (session, repair) = repair(disk, &found, stored, &now_bytes, &mut *log, now)?;
+        let (session, mut repair) = repair(disk, &found, stored, &now_bytes, &mut *log, now)?;
+        // What a crash left at the end of an older log stays there: it is not brought up.
+        if left_out > 0 {
+            repair.get_or_insert_default().torn_bytes += left_out;
+        }
         let writer = Writer {
             disk: Arc::clone(&self.disk),
             header: session.header().clone(),

@@ -83,9 +83,10 @@ pub struct OpenSession {
 }
 
 /// What opening a session had to repair.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repair {
-    /// Bytes of a record that was being written when the process ended, taken out.
+    /// Bytes of a record that was being written when the process ended, taken out; of a log that was brought up from an
+    /// older version, left behind in the old file.
     pub torn_bytes: u64,
     /// Whole events saved from among them.
     pub recovered: u64,

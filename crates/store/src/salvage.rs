@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use offshoot_format::{Loss, salvage};
-use offshoot_session::{SessionId, build_fork_seed};
+use offshoot_session::{MAX_SAFE_INTEGER, SeedError, SessionId, build_fork_seed};
 
 use crate::generations::container_of;
 use crate::{JsonlStore, Persistence as _, StoreError};
@@ -41,6 +41,13 @@ pub fn salvage_into(
     child: SessionId,
     now: i64,
 ) -> Result<Salvaged, StoreError> {
+    let created = u64::try_from(now)
+        .ok()
+        .filter(|now| *now <= MAX_SAFE_INTEGER);
+    let created = created.ok_or_else(|| StoreError::Seed {
+        path: file.to_owned(),
+        source: SeedError::Time(now),
+    })?;
     let bytes = crate::read::whole(file)?;
     let container = container_of(file, &bytes);
     let saved = salvage(container, &bytes).map_err(|source| StoreError::Format {
@@ -56,7 +63,7 @@ pub fn salvage_into(
             ),
         });
     };
-    let header = saved.header.forked(child.clone(), now.unsigned_abs());
+    let header = saved.header.forked(child.clone(), created);
     let seed = build_fork_seed(&saved.log, last).expect("BUG: the last event is there");
     let events: Vec<_> = seed.log().events().cloned().collect();
     let mut writer = store.create(&header)?;

@@ -105,18 +105,22 @@ fn a_row_ahead_of_it_is_counted_and_not_looked_at() {
     let mut rows: Vec<&str> = rows.iter().map(String::as_str).collect();
     rows[1] = "no row";
     let bytes = file(&rows);
-    for from in 2..=6 {
+    for from in 3..=6 {
         let found = suffix(Container::Raw, bytes.as_bytes(), from);
         let seqs: Vec<u64> = found.events.iter().map(|event| event.seq().get()).collect();
         assert_eq!(seqs, (from..6).collect::<Vec<_>>());
         assert_eq!(found.tail, None);
     }
+    // Except for the last one: what follows something that is no event is none either.
+    let found = suffix(Container::Raw, bytes.as_bytes(), 2);
+    assert_eq!(found.events.len(), 0);
+    assert_eq!(found.tail.unwrap().place.line, 3);
     // A row that is missing is one too few.
     rows.remove(1);
     let bytes = file(&rows);
     let found = suffix(Container::Raw, bytes.as_bytes(), 3);
     assert_eq!(found.events.len(), 0);
-    assert_eq!(found.tail.unwrap().reason, "expected seq 3, found 4");
+    assert_eq!(found.tail.unwrap().reason, "expected seq 1, found 2");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! (`reference/persistence.md` §2.6).
 
 use offshoot_format::Container;
-use offshoot_store::{JsonlStore, Persistence as _};
+use offshoot_store::{JsonlStore, Persistence as _, convert};
 
 use crate::older::{V0, V3, put};
 use crate::support::{BOTH, Home, NOW, PROJECT, texts};
@@ -211,4 +211,22 @@ fn what_the_log_says_already_is_not_said_twice_and_must_not_be_contradicted() {
         );
     }
     assert_eq!(home.tree(), before);
+}
+
+#[test]
+fn a_conversion_of_a_session_in_a_home_says_of_its_children_what_opening_it_would() {
+    let home = Home::new();
+    put(&home, "demo", 3, Container::Raw, V3);
+    let digger = r#"{"version":3,"mode":"one-shot","label":"the digger"}"#;
+    let text = child("kid", 95, SUBAGENT, &descriptor(0, digger));
+    put(&home, "kid", 3, Container::Raw, &text);
+    convert(&home.dir("demo").join("session.v3.jsonl"), None).unwrap();
+    assert_eq!(
+        catalog(&home, Container::Raw),
+        [fact(
+            7,
+            113,
+            r#"{"version":0,"childId":"kid","childCreatedAt":95,"mode":"one-shot","label":"the digger"}"#
+        )]
+    );
 }

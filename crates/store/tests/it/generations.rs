@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use offshoot_format::{Container, FormatError, decode_as};
+use offshoot_format::{Container, FormatError, decode, decode_as};
 use offshoot_session::LogOffset;
 use offshoot_store::{
     Converted, Disk, JsonlStore, LogFile, Persistence as _, RealDisk, StoreError, convert,
@@ -394,4 +394,72 @@ fn a_conversion_refuses_a_current_file_and_one_that_cannot_be_brought_up() {
         }
     }
     assert_eq!(home.tree(), before);
+}
+
+#[test]
+fn a_session_of_a_home_is_not_converted_while_somebody_is_writing_to_it() {
+    let home = Home::new();
+    put(&home, "demo", 3, Container::Raw, V3);
+    write(&home.dir("demo").join("session.lock"), "");
+    let lock = fs::File::open(home.dir("demo").join("session.lock")).unwrap();
+    lock.lock().unwrap();
+    let before = home.tree();
+    let file = home.dir("demo").join("session.v3.jsonl");
+    let refused = convert(&file, None).unwrap_err();
+    assert_eq!(refused.code(), "SESSION_ALREADY_OWNED");
+    assert_eq!(home.tree(), before);
+    // A copy elsewhere is nobody's session.
+    let elsewhere = home.root().parent().unwrap().join("elsewhere");
+    assert_eq!(convert(&file, Some(&elsewhere)).unwrap().events, 7);
+}
+
+#[test]
+fn a_draft_that_a_crash_has_left_beside_its_current_file_is_removed_when_the_session_is_opened() {
+    let home = Home::new();
+    put(&home, "demo", 3, Container::Raw, V3);
+    let open = || {
+        drop(
+            home.store(Container::Raw)
+                .open(&"demo".into(), NOW)
+                .unwrap(),
+        )
+    };
+    open();
+    let before = names(&home.dir("demo"));
+    write(
+        &home.dir("demo").join("session.v4.jsonl.0123456789ab.tmp"),
+        "all of a",
+    );
+    open();
+    assert_eq!(names(&home.dir("demo")), before);
+}
+
+#[test]
+fn what_a_crash_left_at_the_end_of_an_older_log_is_reported_when_it_is_brought_up() {
+    let home = Home::new();
+    let torn = format!("{V3}{{\"ty");
+    put(&home, "demo", 3, Container::Raw, &torn);
+    let opened = home
+        .store(Container::Raw)
+        .open(&"demo".into(), NOW)
+        .unwrap();
+    assert_eq!(opened.repair.unwrap().torn_bytes, 4);
+    let old = fs::read_to_string(home.dir("demo").join("session.v3.jsonl")).unwrap();
+    assert_eq!(old, torn);
+}
+
+#[test]
+fn a_conversion_that_is_there_in_other_frames_is_there() {
+    let home = Home::new();
+    put(&home, "demo", 3, Container::Zstd, V3);
+    let file = home.dir("demo").join("session.v3.jsonl.zstd");
+    let made = convert(&file, None).unwrap();
+    let stored = decode(&fs::read(&made.path).unwrap()).unwrap();
+    let mut other = Container::Zstd.header(&stored.header).unwrap();
+    for event in stored.log.events() {
+        other.extend(Container::Zstd.batch([&**event]));
+    }
+    write(&made.path, &other);
+    assert!(convert(&file, None).unwrap().already);
+    assert_eq!(fs::read(&made.path).unwrap(), other);
 }

@@ -136,3 +136,14 @@ fn where_nothing_is_sound_or_the_name_is_taken_nothing_is_written() {
     assert_eq!(refused.code(), "IO_ERROR");
     assert_eq!(home.tree(), before);
 }
+
+#[test]
+fn a_moment_that_no_header_can_hold_is_refused_and_nothing_is_written() {
+    let (source, target) = (Home::new(), Home::new());
+    let file = damaged(&source, 11);
+    for now in [-1, i64::MAX] {
+        let refused = salvage_into(&target.store(Container::Raw), &file, "kid".into(), now);
+        assert_eq!(refused.unwrap_err().code(), "INVALID_SEED");
+    }
+    assert!(target.tree().is_empty());
+}
