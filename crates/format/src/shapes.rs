@@ -203,7 +203,10 @@ impl Shape {
                 expected("must be a list of exactly one")
             }
             Self::One(item) => check_list(node, item, at),
-            Self::Object(fields) => check_members(node, None, fields, at),
+            Self::Object(fields) => match node.members() {
+                Some(members) => check_members(&members, None, fields, at),
+                None => expected("must be an object"),
+            },
             Self::Tagged(union) => union.check(node, at),
             Self::Either(first, second) => {
                 first.check(node, at).or_else(|_| second.check(node, at))
@@ -221,20 +224,21 @@ impl Shape {
 
 impl Union {
     fn check(&self, node: Node<'_>, at: At) -> Result<(), Mismatch> {
-        if !node.is_object() {
+        let Some(members) = node.members() else {
             return Err(mismatch(node, "must be an object"));
-        }
+        };
         let at_tag = |reason: Mismatch| reason.within(format!(".{}", self.tag));
-        let Some(tag) = node.get(self.tag) else {
+        let mut tags = members.iter().rev();
+        let Some((_, tag)) = tags.find(|(key, _)| Node::new(key).is(self.tag)) else {
             return Err(missing(self.tag));
         };
         let case = self.cases.iter().find(|(name, _)| tag.is(name));
         match case {
-            Some((_, fields)) => check_members(node, Some(self.tag), fields, at),
-            None if self.open => Shape::NonEmpty.check(tag, at).map_err(at_tag),
+            Some((_, fields)) => check_members(&members, Some(self.tag), fields, at),
+            None if self.open => Shape::NonEmpty.check(*tag, at).map_err(at_tag),
             None => {
                 let names: Vec<&str> = self.cases.iter().map(|(name, _)| *name).collect();
-                Err(at_tag(mismatch(tag, &format!("must be one of {names:?}"))))
+                Err(at_tag(mismatch(*tag, &format!("must be one of {names:?}"))))
             }
         }
     }
@@ -242,14 +246,11 @@ impl Union {
 
 /// The members must be `fields`, besides the one that was looked at before. Of several with one name the last counts.
 fn check_members(
-    node: Node<'_>,
+    members: &[(&str, Node<'_>)],
     tag: Option<&str>,
     fields: &[Field],
     at: At,
 ) -> Result<(), Mismatch> {
-    let Some(members) = node.members() else {
-        return Err(mismatch(node, "must be an object"));
-    };
     let known = |field: &Field| (field.since..=field.until).contains(&at.version);
     // One bit for each field, of which no type has many.
     let mut found = 0_u64;

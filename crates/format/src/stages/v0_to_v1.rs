@@ -116,11 +116,14 @@ impl V0ToV1 {
     /// Retries of one request have one id.
     fn retry(&mut self, record: &Record) -> Rewritten {
         let mut members = record.members()?;
-        if members.get("retryId").is_some() {
-            return Ok(None);
-        }
         let part = |name| members.get(name).map_or("", |node| node.json());
         let request = format!("{} {}", part("turn"), part("step"));
+        if let Some(named) = members.get("retryId") {
+            if let Some(id) = named.text().filter(|_| record.is("llm/retry")) {
+                self.retries.insert(request, id.into_owned());
+            }
+            return Ok(None);
+        }
         let chain = format!("{request} {} {}", part("provider"), part("policyKey"));
         let minted = format!("legacy-retry:{}:{}", self.session, record.seq);
         let id = match record.is("llm/retry") {

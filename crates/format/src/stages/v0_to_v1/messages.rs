@@ -46,27 +46,42 @@ pub(super) fn user(record: &Record, session: &str) -> Rewritten {
 
 pub(super) fn assistant(record: &Record, session: &str) -> Rewritten {
     let mut members = record.members()?;
-    if let Some(message) = members.get("message") {
-        let named = with_id(message, || legacy_id(record, session));
-        return Ok(named.map(|message| {
-            members.set("message", message);
-            members.render()
-        }));
-    }
-    let Some(provenance) = members.remove("provenance") else {
+    // Where an answer came from stood beside its content, or beside or within its message.
+    let beside = members.remove("provenance");
+    let flat = members.get("message").is_none();
+    let wrapped = beside.as_ref().filter(|_| flat).map(|_| {
+        let content = members.remove("content").unwrap_or(Cow::Borrowed("null"));
+        format!(r#"{{"role":"assistant","content":{content}}}"#)
+    });
+    let message = wrapped.as_deref().map(Node::new);
+    let Some(mut message) = message
+        .or_else(|| members.get("message"))
+        .and_then(Members::of)
+    else {
         return Ok(None);
     };
-    let mut source = Members::of(Node::new(&provenance)).unwrap_or_default();
-    if source.get("kind").is_none() {
-        source.insert_first("kind", r#""model""#);
+    let provenance = beside.or_else(|| message.remove("provenance"));
+    if provenance.is_none() && message.get("id").is_some() {
+        return Ok(None);
     }
-    let source = source.render();
-    let content = members.remove("content").unwrap_or(Cow::Borrowed("null"));
-    let message = format!(
-        r#"{{"role":"assistant","content":{content},"source":{source},"id":{}}}"#,
-        legacy_id(record, session)
-    );
-    members.insert_after("step", "message", message);
+    if let Some(provenance) = provenance {
+        if message.get("source").is_some() {
+            return Err(record.unsupported("has both a `source` and a `provenance`"));
+        }
+        let mut source = Members::of(Node::new(&provenance)).unwrap_or_default();
+        if source.get("kind").is_none() {
+            source.insert_first("kind", r#""model""#);
+        }
+        message.push("source", source.render());
+    }
+    if message.get("id").is_none() {
+        message.push("id", legacy_id(record, session));
+    }
+    let message = message.render();
+    match flat {
+        true => members.insert_after("step", "message", message),
+        false => members.set("message", message),
+    }
     Ok(Some(members.render()))
 }
 

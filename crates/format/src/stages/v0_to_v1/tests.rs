@@ -1,5 +1,6 @@
 //! Rule by rule (`reference/persistence.md` §2.3): whole rows before and after.
 
+mod corpus;
 mod legacy;
 mod refusals;
 

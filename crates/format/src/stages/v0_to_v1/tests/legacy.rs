@@ -117,6 +117,31 @@ fn the_provenance_of_an_answer_becomes_its_source() {
     );
 }
 
+#[test]
+fn a_provenance_stands_beside_or_within_the_message() {
+    let answer = |within: &str, beside: &str| {
+        format!(
+            r#"{{"turn":1,"step":2,"message":{{"role":"assistant","content":[]{within}}}{beside}}}"#
+        )
+    };
+    let provenance = r#","provenance":{"provider":"p","model":"m"}"#;
+    let source = r#","source":{"kind":"model","provider":"p","model":"m"}"#;
+    let after = answer(&format!(r#"{source},"id":"legacy-message:s:7""#), "");
+    for before in [answer(provenance, ""), answer("", provenance)] {
+        assert_becomes(
+            ["assistant/message", &before],
+            ["assistant/message", &after],
+        );
+    }
+    for both in [
+        answer(&format!("{source}{provenance}"), ""),
+        answer(source, provenance),
+    ] {
+        let expected = "has both a `source` and a `provenance`";
+        assert_eq!(unsupported("assistant/message", &both), expected);
+    }
+}
+
 fn flat_result(call: &str, rest: &str) -> String {
     format!(r#"{{"turn":1,"step":1,"callId":"{call}","content":[],"isError":true{rest}}}"#)
 }
@@ -202,6 +227,23 @@ fn the_retries_of_one_request_get_one_id() {
     assert_eq!(
         risen("", &log(["", "", "", own])),
         Ok(log([first, second, third, own]))
+    );
+}
+
+#[test]
+fn what_was_started_for_a_retry_with_an_id_has_that_id() {
+    let scheduled = event(
+        0,
+        "llm/retry",
+        r#"{"retryId":"own","turn":1,"step":1,"provider":"p","mode":"always","policyKey":"a","retry":1,"delayMs":1,"failure":{"message":"m","code":"C"}}"#,
+    );
+    let started = |id: &str| {
+        let data = format!(r#"{{{id}"turn":1,"step":1,"retry":1}}"#);
+        event(1, "llm/retry-started", &data)
+    };
+    assert_eq!(
+        risen("", &[scheduled.clone(), started("")]),
+        Ok(vec![scheduled, started(r#""retryId":"own","#)])
     );
 }
 
