@@ -156,11 +156,20 @@ pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> 
             target: twin,
         });
     }
+    let current = encode(&path, container, &stored)?;
+    // Refused before the lock is taken: losing leaves no trace.
+    if let Ok(there) = fs::read(&path)
+        && !is_same_session(&path, &there, &current)
+    {
+        return Err(StoreError::GenerationConflict {
+            older: file.to_owned(),
+            target: path,
+        });
+    }
     let _lock = match (&home, to) {
         (Some(_), None) => Some(Lock::take(&dir.join(LOCK_NAME), &header.id)?),
         _ => None,
     };
-    let current = encode(&path, container, &stored)?;
     create_dirs(&RealDisk, dir)?;
     let is_new = publish_current(&RealDisk, file, &bytes, &path, &current)?;
     Ok(Converted {
