@@ -55,7 +55,10 @@ enum Task {
         only: Option<Step>,
     },
     /// Measure what the log costs; prints the tables of docs/performance.md
-    Bench,
+    Bench {
+        /// Only these parts: reading, forking, closing, writing
+        parts: Vec<String>,
+    },
     /// Look for bytes that break the session format, with libFuzzer
     ///
     /// Needs a C++ compiler. What is found lies in fuzz/artifacts, and the exit code tells of it.
@@ -92,14 +95,16 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Test { args } => test::run(&root, &args),
         Task::Ci { from, only } => ci::run(&root, from, only),
-        Task::Bench => Cargo::new([
+        Task::Bench { parts } => Cargo::new([
             "bench",
             "--locked",
             "-p",
             "offshoot-store",
             "--bench",
             "log",
+            "--",
         ])
+        .args(&parts)
         .run(&root),
         Task::Fuzz { minutes, targets } => fuzz::run(&root, minutes, &targets),
         Task::Tidy => tidy::run(&root),

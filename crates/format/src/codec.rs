@@ -4,9 +4,10 @@
 //! The two are apart because a row is judged by its own seqs before anything is made of it: the scanner, the tail rules and
 //! everything behind them work the same for every version.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use offshoot_session::{Event, EventKind, RowError};
+use offshoot_session::{Event, EventKind, RowError, RowsText};
 
 use crate::admission::Admission;
 use crate::chain::{Chain, Item};
@@ -133,15 +134,23 @@ impl Codec {
     }
 }
 
+fn current(read: Result<Event, RowError>) -> Result<Row, RowFault> {
+    read.map(|event| Row::Current(Arc::new(event)))
+        .map_err(|error| match error {
+            RowError::Envelope(_) => RowFault::Structure(error.to_string()),
+            other => RowFault::Rule(other.to_string()),
+        })
+}
+
+/// Reads one row of the current version in a text of several.
+pub(crate) fn read_part(text: &RowsText, part: Range<usize>) -> Result<Row, RowFault> {
+    current(Event::from_part(text, part))
+}
+
 /// Reads one row, without its line feed.
 pub(crate) fn read_row(row: &str, version: Version, place: Place) -> Result<Row, RowFault> {
     if version == Version::V4 {
-        return Event::from_row(row)
-            .map(|event| Row::Current(Arc::new(event)))
-            .map_err(|error| match error {
-                RowError::Envelope(_) => RowFault::Structure(error.to_string()),
-                other => RowFault::Rule(other.to_string()),
-            });
+        return current(Event::from_row(row));
     }
     if version.packs_chunks() {
         if let Some(run) = ChunkRun::read_delta(row, place) {

@@ -109,7 +109,7 @@ pub enum Body {
         /// Whether the call failed.
         is_error: bool,
         /// The named error.
-        error: Option<ResultError>,
+        error: Option<Box<ResultError>>,
     },
     /// `request/header`
     RequestHeader {

@@ -16,6 +16,7 @@ use crate::ids::MAX_SAFE_INTEGER;
 use crate::json::{plain, read};
 use crate::row::Row;
 use crate::sources::{decode_sources, encode_sources};
+use crate::text::{Part, RowsText};
 use crate::{EventKind, Seq};
 
 /// Why a row is not an event of format V4. The text says what was expected and what was found.
@@ -96,11 +97,27 @@ pub struct Event {
     time: i64,
     kind: EventKind,
     ignorable: bool,
-    surface_op: Option<SurfaceOp>,
+    surface_op: Option<SmallOp>,
     sources: Option<Box<[Seq]>>,
-    text: Box<str>,
-    data: Range<usize>,
+    text: RowsText,
+    row: Part,
+    data: Part,
     body: Body,
+}
+
+/// [`SurfaceOp`] in less space: a log has very many events, and few of them replace anything.
+enum SmallOp {
+    Append,
+    Replace(Box<SurfaceOp>),
+}
+
+impl From<SurfaceOp> for SmallOp {
+    fn from(op: SurfaceOp) -> Self {
+        match op {
+            SurfaceOp::Append => Self::Append,
+            SurfaceOp::Replace { .. } => Self::Replace(Box::new(op)),
+        }
+    }
 }
 
 impl Event {
@@ -113,20 +130,35 @@ impl Event {
     /// Lone surrogates are kept in everything that is opaque here and in what a model wrote (names and arguments of its
     /// calls); in the ids, kinds and member names that rules compare they are refused.
     pub fn from_row(text: impl Into<Box<str>>) -> Result<Self, RowError> {
-        let text: Box<str> = text.into();
-        if text.contains('\n') {
-            return Err(RowError::Envelope("a row is one line".into()));
-        }
-        let row = match Row::read_ahead(&text) {
-            Some(row) => row,
-            None => Row::read(&text).map_err(RowError::Envelope)?,
-        };
-        let event = Self::checked(&text, row)?;
-        Ok(Self { text, ..event })
+        let text = RowsText::from(text);
+        Self::from_part(&text, 0..text.as_str().len())
     }
 
-    /// The event of a row, still without the row's text.
-    fn checked(text: &str, row: Row<'_>) -> Result<Self, RowError> {
+    /// [`Event::from_row`] for a row in a text of several, which the event goes on sharing.
+    ///
+    /// # Errors
+    /// As [`Event::from_row`].
+    ///
+    /// # Panics
+    /// If the text has no such part.
+    pub fn from_part(text: &RowsText, part: Range<usize>) -> Result<Self, RowError> {
+        let line = &text.as_str()[part];
+        if line.contains('\n') {
+            return Err(RowError::Envelope("a row is one line".into()));
+        }
+        let row = match Row::read_ahead(line) {
+            Some(row) => row,
+            None => Row::read(line).map_err(RowError::Envelope)?,
+        };
+        let part = |part: &str| {
+            let too_long = || RowError::Envelope("the text it is in is too long".into());
+            text.part(part).ok_or_else(too_long)
+        };
+        let (line, data) = (part(line)?, part(row.data)?);
+        Self::checked(text.clone(), line, data, row)
+    }
+
+    fn checked(text: RowsText, line: Part, data: Part, row: Row<'_>) -> Result<Self, RowError> {
         if row.seq > MAX_SAFE_INTEGER || row.time.unsigned_abs() > MAX_SAFE_INTEGER {
             return Err(RowError::Envelope(
                 "`seq` and `time` must be within ±(2^53 − 1)".into(),
@@ -167,7 +199,6 @@ impl Event {
                 "`sourceEventSeqs` stands on an event that is not on the surface".into(),
             ));
         }
-        let data = range_in(text, row.data);
         let body = match row.body {
             Some(body) => body,
             None => Body::parse(&kind, row.data).map_err(payload)?,
@@ -177,11 +208,12 @@ impl Event {
             time: row.time,
             kind,
             ignorable,
-            surface_op,
+            surface_op: surface_op.map(SmallOp::from),
             sources,
+            text,
+            row: line,
             data,
             body,
-            text: Box::default(),
         })
     }
 
@@ -211,8 +243,11 @@ impl Event {
 
     /// What the event does to the surface; `None` for an event that is only logged.
     #[must_use]
-    pub const fn surface_op(&self) -> Option<SurfaceOp> {
-        self.surface_op
+    pub fn surface_op(&self) -> Option<SurfaceOp> {
+        self.surface_op.as_ref().map(|op| match op {
+            SmallOp::Append => SurfaceOp::Append,
+            SmallOp::Replace(op) => **op,
+        })
     }
 
     /// The earlier events that this one cites.
@@ -224,13 +259,13 @@ impl Event {
     /// The whole row, exactly as it is stored.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.text
+        self.text.get(self.row)
     }
 
     /// The exact JSON text of `data`.
     #[must_use]
     pub fn data(&self) -> &str {
-        &self.text[self.data.clone()]
+        self.text.get(self.data)
     }
 
     /// The exact JSON text of the message that a surface event carries. It is looked up in the payload each time: reading
@@ -279,24 +314,18 @@ impl Event {
 
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(self.text())
     }
 }
 
 impl PartialEq for Event {
     /// Two events are equal when they are stored alike.
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.text() == other.text()
     }
 }
 
 impl Eq for Event {}
-
-/// Where `part`, a slice of `whole`, lies in it.
-fn range_in(whole: &str, part: &str) -> Range<usize> {
-    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
-    start..start + part.len()
-}
 
 /// The order of the last two members of a row: live appends and closers differ (§3.1). It carries no meaning, but
 /// bytes that others have seen must come out the same again.

@@ -43,6 +43,7 @@ mod session;
 mod shared_vec;
 mod sources;
 mod surface;
+mod text;
 
 pub use body::{Body, Call, MessageHead, OffloadTarget, ResultError, StepRef};
 pub use closers::{
@@ -62,3 +63,4 @@ pub use log::{EventLog, LogError};
 pub use session::{ObserverFailure, SeedError, Session, SessionObserver};
 pub use sources::{decode_sources, encode_sources};
 pub use surface::Surface;
+pub use text::RowsText;

@@ -117,10 +117,6 @@ fn tool_result<M>(outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, St
             source.kind
         ));
     }
-    let name = |raw: Option<&RawValue>| {
-        let text: Option<Box<str>> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        text.filter(|text| !text.is_empty())
-    };
     let call_id = name(source.call_id).ok_or("`source.callId` must be a non-empty string")?;
     if name(message.tool_call_id).as_ref() != Some(&call_id) {
         return Err("`toolCallId` differs from `source.callId`".into());
@@ -132,7 +128,7 @@ fn tool_result<M>(outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, St
     };
     let error = outer
         .error
-        .map(|raw| read::<ResultError>(raw.get()))
+        .map(|raw| read::<ResultError>(raw.get()).map(Box::new))
         .transpose()
         .map_err(|reason| format!("`error`: {reason}"))?;
     if error.is_some() && !is_error {
@@ -140,11 +136,22 @@ fn tool_result<M>(outer: &Outer<'_, M>, message: Message<'_>) -> Result<Body, St
     }
     Ok(Body::ToolResult {
         at: outer.at(),
-        call_id,
+        call_id: call_id.into(),
         is_error,
         error,
         message: message.head()?,
     })
+}
+
+/// The value of a string that is not empty; `None` for anything else.
+fn name(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
+    let json = raw?.get();
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    let text = match memchr::memchr(b'\\', inner.as_bytes()) {
+        None => Cow::Borrowed(inner),
+        Some(_) => Cow::Owned(serde_json::from_str(json).ok()?),
+    };
+    (!text.is_empty()).then_some(text)
 }
 
 fn is_name(raw: Option<&RawValue>) -> bool {
@@ -247,12 +254,12 @@ impl Message<'_> {
         }
     }
 
-    fn head(&self) -> Result<MessageHead, String> {
+    fn head(self) -> Result<MessageHead, String> {
         if self.blocks.iter().any(|block| block.kind.is_empty()) {
             return Err("a content block has an empty `type`".into());
         }
         Ok(MessageHead {
-            id: self.id.clone(),
+            id: self.id,
             source: (&*self.source.kind).into(),
             is_empty: self.blocks.is_empty(),
         })
@@ -273,8 +280,8 @@ impl Block<'_> {
     }
 
     fn name_in(&self, raw: Option<&RawValue>, member: &str) -> Result<Box<str>, String> {
-        raw.and_then(|raw| serde_json::from_str::<Box<str>>(raw.get()).ok())
-            .filter(|text| !text.is_empty())
+        name(raw)
+            .map(Into::into)
             .ok_or_else(|| format!("{} block: `{member}` must be a non-empty string", self.kind))
     }
 

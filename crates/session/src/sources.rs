@@ -1,16 +1,38 @@
 //! `sourceEventSeqs` and its packing: runs of three and more become `[start,end]` (`reference/persistence.md` §3.2).
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
-use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::Seq;
 
-#[derive(Deserialize)]
-#[serde(untagged)]
 enum Item {
     One(u64),
     Range([u64; 2]),
+}
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Item;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a count or a range")
+            }
+
+            fn visit_u64<E>(self, seq: u64) -> Result<Item, E> {
+                Ok(Item::One(seq))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Item, A::Error> {
+                <[u64; 2]>::deserialize(SeqAccessDeserializer::new(list)).map(Item::Range)
+            }
+        }
+        d.deserialize_any(Either)
+    }
 }
 
 /// Reads the JSON text of a `sourceEventSeqs` member for the event numbered `of`.
@@ -137,6 +159,11 @@ mod tests {
             ("[5,[0,2]]", "strictly increasing"),
             ("[1,1]", "twice"),
             ("[-0]", "must be a list"),
+            ("[[1,2,3]]", "must be a list"),
+            ("[[1]]", "must be a list"),
+            ("[[[1,2]]]", "must be a list"),
+            ("[1.0]", "must be a list"),
+            ("[\"1\"]", "must be a list"),
             ("{}", "must be a list"),
             ("null", "must be a list"),
         ] {

@@ -25,4 +25,5 @@ mod stored_lines;
 mod suffix;
 mod support;
 mod tails;
+mod threads;
 mod torn_files;
