@@ -69,14 +69,16 @@ pub(crate) async fn run_shell(
                 _ = &mut reading, if !all_read => all_read = true,
             }
         };
-        if !matches!(ended, Ended::Exited(_)) {
+        let killed = !matches!(ended, Ended::Exited(_));
+        if killed {
             group.kill().await;
         }
         if !all_read {
             tokio::select! {
                 biased;
                 _ = &mut reading => all_read = true,
-                () = cancel.cancelled() => {}
+                // What was killed lets go of its pipes by itself, if not at once.
+                () = cancel.cancelled(), if !killed => {}
                 () = tokio::time::sleep(GRACE) => {}
             }
         }
