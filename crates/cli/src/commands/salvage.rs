@@ -21,6 +21,7 @@ struct Report {
     version: u64,
     path: String,
     events: u64,
+    saved: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<Loss>,
 }
@@ -74,6 +75,7 @@ pub(crate) fn run(
         version: salvaged.version,
         path: salvaged.path.display().to_string(),
         events: salvaged.events,
+        saved: salvaged.saved,
         loss,
     };
     if json {
@@ -91,13 +93,15 @@ fn print(report: &Report, target: &Home, out: &mut dyn Write) -> Result<(), Fail
         version,
         path,
         events,
+        saved,
         loss,
     } = report;
     writeln!(out, "{session}")?;
     writeln!(
         out,
-        "  {} of `{file}` (format version {version}), which was left as it is",
-        count(*events, "event")
+        "  {} of `{file}` (format version {version}), which was left as it is, and {} for where they end",
+        count(*saved, "event"),
+        events - saved
     )?;
     writeln!(out, "  stored in `{path}`")?;
     match loss {
