@@ -418,11 +418,8 @@ fn a_draft_that_a_crash_has_left_beside_its_current_file_is_removed_when_the_ses
     let home = Home::new();
     put(&home, "demo", 3, Container::Raw, V3);
     let open = || {
-        drop(
-            home.store(Container::Raw)
-                .open(&"demo".into(), NOW)
-                .unwrap(),
-        )
+        let opened = home.store(Container::Raw).open(&"demo".into(), NOW);
+        drop(opened.unwrap());
     };
     open();
     let before = names(&home.dir("demo"));
