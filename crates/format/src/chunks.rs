@@ -10,7 +10,6 @@ mod tests;
 
 use std::borrow::Cow;
 
-use memchr::memchr2;
 use offshoot_session::{MAX_SAFE_INTEGER, Object, StepRef};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
@@ -19,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::Place;
 use crate::codec::RowFault;
 use crate::header::plain;
-use crate::json::{Node, quote};
+use crate::json::{Node, quote, string_end};
 
 pub use pack::pack_chunk_rows;
 pub(crate) use stream::Stream;
@@ -513,18 +512,4 @@ fn strings(list: &str) -> Option<(usize, String)> {
         count += 1;
     }
     Some((count, parts))
-}
-
-/// Where the string ends that a valid JSON text begins with.
-fn string_end(json: &str) -> usize {
-    let bytes = json.as_bytes();
-    let mut at = 1;
-    while let Some(found) = memchr2(b'"', b'\\', &bytes[at..]) {
-        at += found + 1;
-        if bytes[at - 1] == b'"' {
-            return at;
-        }
-        at += 1;
-    }
-    json.len()
 }

@@ -57,7 +57,9 @@ impl ChildEvidence {
             let Ok(text) = std::str::from_utf8(&line.text) else {
                 continue;
             };
-            let row = Node::new(text);
+            let Ok(row) = Node::checked(text) else {
+                continue;
+            };
             let may_be = |kind: &str| memmem::find(text.as_bytes(), kind.as_bytes()).is_some();
             if may_be(MARKER) && row.names("type", MARKER) {
                 let inherited = row.get("data").and_then(|data| data.get("inherited"));

@@ -4,21 +4,32 @@
 //! surrogates in strings that nobody asks for can make a valid row unreadable. What is not touched keeps its exact text:
 //! numbers, escapes, the order of members.
 
+mod valid;
+
 use std::borrow::Cow;
 
 use memchr::memchr;
 use offshoot_session::MAX_SAFE_INTEGER;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A piece of JSON text.
+pub(crate) use valid::string_end;
+
+/// A piece of valid JSON text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'a>(&'a str);
 
 impl<'a> Node<'a> {
+    /// A text that a parser has read before.
     pub(crate) fn new(json: &'a str) -> Self {
         Self(json.trim())
+    }
+
+    /// A text that nobody has read before.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub(crate) fn checked(json: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str::<&RawValue>(json).map(|raw| Self(raw.get()))
     }
 
     /// The text of the whole node.
@@ -47,17 +58,14 @@ impl<'a> Node<'a> {
 
     /// The members of an object, in their order, each with its name as JSON text. `None` for what is no object.
     pub(crate) fn members(&self) -> Option<Vec<(&'a str, Self)>> {
-        if !self.is_object() {
-            return None;
-        }
-        let RawMembers(members) = serde_json::from_str(self.0).ok()?;
-        Some(members)
+        let members = valid::members(self.0)?.into_iter();
+        Some(members.map(|(name, value)| (name, Self(value))).collect())
     }
 
     /// The elements of a list; none for what is no list.
     pub(crate) fn items(&self) -> Vec<Self> {
-        let items: Vec<&'a RawValue> = serde_json::from_str(self.0).unwrap_or_default();
-        items.into_iter().map(|raw| Self::new(raw.get())).collect()
+        let items = valid::items(self.0).unwrap_or_default();
+        items.into_iter().map(Self).collect()
     }
 
     /// The value of a string; `None` for anything else, and for a string with half of a surrogate pair.
@@ -113,30 +121,6 @@ fn spells(json: &str, word: &str) -> bool {
 /// The JSON text of a string.
 pub(crate) fn quote(text: &str) -> String {
     serde_json::to_string(text).expect("BUG: a string always serialises")
-}
-
-struct RawMembers<'a>(Vec<(&'a str, Node<'a>)>);
-
-impl<'de> Deserialize<'de> for RawMembers<'de> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = RawMembers<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-                    members.push((key.get(), Node::new(value.get())));
-                }
-                Ok(RawMembers(members))
-            }
-        }
-        d.deserialize_map(Members)
-    }
 }
 
 /// An object that is being rewritten. Untouched members keep their text and their place.

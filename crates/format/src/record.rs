@@ -22,6 +22,9 @@ pub(crate) struct Record {
     pub(crate) time: i64,
     /// The JSON text of the payload.
     pub(crate) data: Box<str>,
+    /// The payload's `stream`, where a migration has made it: most of what a message holds, and in the way of every look
+    /// at the rest.
+    pub(crate) stream: Option<Box<str>>,
     pub(crate) surface: Option<SurfaceOp>,
     /// The cited events. Up to V1 an assistant message may cite none.
     pub(crate) sources: Option<Vec<u64>>,
@@ -59,6 +62,7 @@ impl Record {
             seq,
             time,
             data: data.into(),
+            stream: None,
             surface: None,
             sources: None,
             ignorable: false,
@@ -90,6 +94,15 @@ impl Record {
         }
     }
 
+    /// Gives the record other streams, if there are any: those of [`Record::stream`], or a payload that has them.
+    pub(crate) fn replace_streams(&mut self, edited: Option<String>) {
+        match (&mut self.stream, edited) {
+            (Some(stream), Some(edited)) => *stream = edited.into(),
+            (None, edited) => self.replace_data(edited),
+            (Some(_), None) => {}
+        }
+    }
+
     /// The record cannot be what its version says it is.
     pub(crate) fn malformed(&self, reason: impl Into<String>) -> Refusal {
         Refusal::malformed(self.place, format!("`{}`: {}", self.kind, reason.into()))
@@ -107,15 +120,10 @@ impl Record {
     pub(crate) fn read(row: &str, version: Version, place: Place) -> Result<Self, RowFault> {
         let structure =
             |reason: String| RowFault::Structure(format!("not a valid event row: {reason}"));
-        let node = Node::new(row);
-        let members = node.members().ok_or_else(|| {
-            structure(
-                match serde_json::from_str::<&serde_json::value::RawValue>(row) {
-                    Ok(_) => "expected an object".into(),
-                    Err(error) => crate::header::plain(&error),
-                },
-            )
-        })?;
+        let node = Node::checked(row).map_err(|error| structure(crate::header::plain(&error)))?;
+        let members = node
+            .members()
+            .ok_or_else(|| structure("expected an object".into()))?;
         let mut envelope = Envelope::default();
         for (key, value) in members {
             let slot = match key {
@@ -140,14 +148,15 @@ impl Record {
 
     /// The row as `version` writes it, without its line feed.
     pub(crate) fn render(&self, version: Version) -> String {
-        let mut row = String::with_capacity(self.data.len() + 96);
+        let stream = self.stream.as_ref().map_or(0, |stream| stream.len());
+        let mut row = String::with_capacity(self.data.len() + stream + 96);
         row.push_str(r#"{"type":"#);
         row.push_str(&quote(&self.kind));
         row.push_str(&format!(
             r#","seq":{},"time":{},"data":"#,
             self.seq, self.time
         ));
-        row.push_str(&self.data);
+        self.render_data(&mut row);
         if self.surface_first {
             self.render_surface(version, &mut row);
         }
@@ -160,6 +169,23 @@ impl Record {
         }
         row.push('}');
         row
+    }
+
+    fn render_data(&self, row: &mut String) {
+        let open = self.stream.as_deref().zip(self.data.strip_suffix('}'));
+        match open {
+            Some((stream, data)) => {
+                row.push_str(data);
+                row.push_str(if data == "{" {
+                    r#""stream":"#
+                } else {
+                    r#","stream":"#
+                });
+                row.push_str(stream);
+                row.push('}');
+            }
+            None => row.push_str(&self.data),
+        }
     }
 
     fn render_surface(&self, version: Version, row: &mut String) {
@@ -240,6 +266,7 @@ impl Envelope<'_> {
             seq,
             time,
             data: data.json().into(),
+            stream: None,
             surface: None,
             sources: None,
             ignorable,

@@ -2,6 +2,8 @@
 //!
 //! Every function says what the payload becomes, or nothing where it stays as it is.
 
+use memchr::memmem;
+
 use crate::json::{Members, Node, list};
 use crate::record::{Record, Refusal};
 
@@ -63,15 +65,24 @@ pub(super) fn stream_blocks(
     if !record.is("assistant/message") && !record.is("assistant/attempt") {
         return Ok(None);
     }
-    member(record.node(), "stream", |stream| {
+    let mut pieces = |stream: Node<'_>| {
         each(stream, |piece| {
+            // Most pieces are deltas. The word may also be written with escapes.
+            let has = |word: &str| memmem::find(piece.json().as_bytes(), word.as_bytes()).is_some();
+            if !has("block-") && !has(r"\u00") {
+                return Ok(None);
+            }
             member(piece, "chunk", |chunk| match chunk.get("type") {
                 Some(kind) if kind.is("block-start") => member(chunk, "blockType", &mut begin),
                 Some(kind) if kind.is("block-end") => member(chunk, "block", &mut end),
                 _ => Ok(None),
             })
         })
-    })
+    };
+    match &record.stream {
+        Some(stream) => pieces(Node::new(stream)),
+        None => member(record.node(), "stream", pieces),
+    }
 }
 
 /// Rewrites a member of an object, if it is there. The result is the whole object.

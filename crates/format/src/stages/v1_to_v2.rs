@@ -124,7 +124,7 @@ impl V1ToV2 {
                 }
                 attempt.into_stream()
             }
-            None if sources.is_empty() => "[]".into(),
+            None if sources.is_empty() => "[]".to_owned(),
             None => {
                 return Err(record.unsupported(format!(
                     "`sourceEventSeqs` names {} events, but no stream is ahead of it",
@@ -132,12 +132,10 @@ impl V1ToV2 {
                 )));
             }
         };
-        let mut members = record.members()?;
-        if members.get("stream").is_some() {
+        if record.members()?.get("stream").is_some() {
             return Err(record.unsupported("`stream` is no member of it before V2"));
         }
-        members.push("stream", stream);
-        record.data = members.render().into();
+        record.stream = Some(stream.into());
         self.release(out)?;
         let added = false;
         self.emit(Passing { record, added }, out)

@@ -121,7 +121,7 @@ fn rename(record: &mut Record) -> Result<(), Refusal> {
         |kind| rename_block_type(record, kind),
         |block| rename_block(record, block),
     )?;
-    record.replace_data(edited);
+    record.replace_streams(edited);
     Ok(())
 }
 
