@@ -3,13 +3,15 @@
 //! This is the part of reading a file that needs nothing but the bytes in hand, so it can run ahead on a thread of its own
 //! while the rows are judged in their order ([`crate::rows`]). What it hands out is the same either way.
 //!
-//! Reading rows costs several times what judging them does. So the thread that runs ahead leaves some of the reading to the
-//! one that judges: whenever that has nothing else to do.
+//! Reading rows costs several times what judging them does. So both threads read: the one that judges, whenever it has
+//! nothing to judge.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::iter::Enumerate;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use memchr::memchr;
@@ -58,7 +60,7 @@ pub(crate) trait Sink {
 const MOST_ROWS: usize = 256;
 const MOST_BYTES: usize = 256 << 10;
 
-/// How many such pieces may wait to be taken.
+/// How many such pieces may have been read before their turn, by either thread.
 const WAITING: usize = 8;
 
 /// How many bytes a file needs for a second thread to be worth its while.
@@ -93,39 +95,84 @@ pub(crate) fn feed(
                 && thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
         }
     };
+    let splitter = Splitter::new(container, bytes, at);
     if !two {
-        split(container, bytes, at, &mut |parcel: Parcel<'_>| {
-            sink.take(parcel.open(version))
-        });
+        for parcel in splitter {
+            if sink.take(parcel.open(version)).is_break() {
+                break;
+            }
+        }
         return;
     }
-    let waiting = &AtomicUsize::new(0);
+    let shared = Shared(Mutex::new(splitter.enumerate()));
     thread::scope(|scope| {
-        let (sender, parcels) = sync_channel(WAITING);
-        // The reader ends by itself when nobody takes its parcels any more.
+        let (sender, read) = sync_channel(WAITING);
+        let shared = &shared;
+        // It ends by itself when nobody takes its pieces any more.
         scope.spawn(move || {
-            split(container, bytes, at, &mut |parcel: Parcel<'_>| {
-                let idle = waiting.fetch_add(1, Ordering::Relaxed) == 0;
-                let parcel = match parcel {
-                    Parcel::Lines(_) if idle => parcel,
-                    parcel => Parcel::Piece(parcel.open(version)),
-                };
-                match sender.send(parcel) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
+            while let Some((number, parcel)) = shared.next() {
+                if sender.send((number, parcel.open(version))).is_err() {
+                    break;
                 }
-            });
+            }
         });
-        for parcel in parcels {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-            if sink.take(parcel.open(version)).is_break() {
+        let pieces = InOrder {
+            shared,
+            read,
+            version,
+            early: BTreeMap::new(),
+            next: 0,
+        };
+        for piece in pieces {
+            if sink.take(piece).is_break() {
                 break;
             }
         }
     });
 }
 
-/// What goes from the one who splits the file to the one who judges its rows.
+/// The parcels of a file, for whoever is ready to read one.
+struct Shared<'a>(Mutex<Enumerate<Splitter<'a>>>);
+
+impl<'a> Shared<'a> {
+    fn next(&self) -> Option<(usize, Parcel<'a>)> {
+        // Whoever panicked in the middle of splitting is about to end everything.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).next()
+    }
+}
+
+/// All pieces in their order, some read by the other thread and some by this one.
+struct InOrder<'s, 'a> {
+    shared: &'s Shared<'a>,
+    read: Receiver<(usize, Piece)>,
+    version: Version,
+    /// What was read before its turn.
+    early: BTreeMap<usize, Piece>,
+    next: usize,
+}
+
+impl Iterator for InOrder<'_, '_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        loop {
+            self.early.extend(self.read.try_iter());
+            if let Some(piece) = self.early.remove(&self.next) {
+                self.next += 1;
+                return Some(piece);
+            }
+            // The other thread is still at the piece that is wanted. To wait for it would be a waste.
+            let more = (self.early.len() < WAITING).then(|| self.shared.next());
+            let (number, piece) = match more.flatten() {
+                Some((number, parcel)) => (number, parcel.open(self.version)),
+                None => self.read.recv().ok()?,
+            };
+            self.early.insert(number, piece);
+        }
+    }
+}
+
+/// A piece, or what becomes one.
 enum Parcel<'a> {
     Lines(Lines<'a>),
     Piece(Piece),
@@ -151,6 +198,13 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
+    fn add(&mut self, line: &[u8], byte: u64) {
+        let text = self.text.to_mut();
+        text.extend_from_slice(line);
+        self.ends.push((text.len(), byte));
+        text.push(b'\n');
+    }
+
     fn is_full(&self) -> bool {
         self.ends.len() >= MOST_ROWS || self.text.len() >= MOST_BYTES
     }
@@ -209,155 +263,215 @@ fn read_bytes(line: &[u8], version: Version, place: Place) -> Result<Row, RowFau
     }
 }
 
-fn split<'a>(
-    container: Container,
+/// Splits what stands in a file behind its header.
+enum Splitter<'a> {
+    Raw { bytes: &'a [u8], at: usize },
+    Zstd(Box<Frames<'a>>),
+}
+
+impl<'a> Splitter<'a> {
+    fn new(container: Container, bytes: &'a [u8], at: usize) -> Self {
+        match container {
+            Container::Raw => Self::Raw { bytes, at },
+            Container::Zstd => Self::Zstd(Box::new(Frames {
+                bytes,
+                at,
+                unpacker: Unpacker::new(),
+                lines: Lines::default(),
+                frame: None,
+                hidden: None,
+                then: None,
+            })),
+        }
+    }
+}
+
+impl<'a> Iterator for Splitter<'a> {
+    type Item = Parcel<'a>;
+
+    fn next(&mut self) -> Option<Parcel<'a>> {
+        match self {
+            Self::Raw { bytes, at } => split_raw(bytes, at),
+            Self::Zstd(frames) => frames.next(),
+        }
+    }
+}
+
+fn split_raw<'a>(bytes: &'a [u8], at: &mut usize) -> Option<Parcel<'a>> {
+    let start = *at;
+    if start >= bytes.len() {
+        return None;
+    }
+    let mut lines = Lines::default();
+    while !lines.is_full()
+        && let Some(length) = memchr(b'\n', &bytes[*at..])
+    {
+        lines.ends.push((*at + length - start, *at as u64));
+        *at += length + 1;
+        lines.text = Cow::Borrowed(&bytes[start..*at]);
+    }
+    if !lines.ends.is_empty() {
+        return Some(Parcel::Lines(lines));
+    }
+    *at = bytes.len();
+    Some(Parcel::Piece(Piece::Torn {
+        byte: start as u64,
+        reason: "the line was cut off",
+    }))
+}
+
+/// A compressed file on its way to lines.
+struct Frames<'a> {
     bytes: &'a [u8],
+    /// Where the next frame begins.
     at: usize,
-    out: &mut impl FnMut(Parcel<'a>) -> ControlFlow<()>,
-) {
-    // Breaking off means that nobody listens, so there is nothing left to say.
-    let _done = match container {
-        Container::Raw => split_raw(bytes, at, out),
-        Container::Zstd => {
-            let lines = Lines::default();
-            Feeder { out, lines }.zstd(bytes, at)
-        }
-    };
-}
-
-fn split_raw<'a>(
-    bytes: &'a [u8],
-    mut at: usize,
-    out: &mut impl FnMut(Parcel<'a>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    while at < bytes.len() {
-        let start = at;
-        let mut lines = Lines::default();
-        while !lines.is_full()
-            && let Some(length) = memchr(b'\n', &bytes[at..])
-        {
-            lines.ends.push((at + length - start, at as u64));
-            at += length + 1;
-            lines.text = Cow::Borrowed(&bytes[start..at]);
-        }
-        if lines.ends.is_empty() {
-            let (byte, reason) = (at as u64, "the line was cut off");
-            return out(Parcel::Piece(Piece::Torn { byte, reason }));
-        }
-        out(Parcel::Lines(lines))?;
-    }
-    ControlFlow::Continue(())
-}
-
-/// Splits a compressed file.
-struct Feeder<'f, 'a, F: FnMut(Parcel<'a>) -> ControlFlow<()>> {
-    out: &'f mut F,
+    unpacker: Unpacker,
     lines: Lines<'a>,
+    /// The frame that is being unpacked.
+    frame: Option<Frame<'a>>,
+    /// The frames that lie behind the start of one that was cut off, and where that starts. There are no others then.
+    hidden: Option<(Box<dyn Iterator<Item = Hidden> + Send + 'a>, usize)>,
+    /// What comes behind the lines in hand.
+    then: Option<Piece>,
 }
 
-impl<'a, F: FnMut(Parcel<'a>) -> ControlFlow<()>> Feeder<'_, 'a, F> {
-    fn zstd(&mut self, bytes: &[u8], mut at: usize) -> ControlFlow<()> {
-        let mut unpacker = Unpacker::new();
-        while at < bytes.len() {
-            let (byte, rest) = (at as u64, &bytes[at..]);
-            match scan_frame(rest) {
-                Ok(FrameScan::Complete(length)) => {
-                    self.frame(&mut unpacker, &rest[..length], byte)?;
-                    at += length;
-                }
-                Ok(FrameScan::Incomplete) => return self.torn(&mut unpacker, rest, byte),
-                Err(reason) => return self.corrupt(byte, reason.to_owned()),
+#[derive(Clone, Copy)]
+struct Frame<'a> {
+    bytes: &'a [u8],
+    /// [`Fed::byte`] of its lines.
+    byte: u64,
+    role: Role,
+}
+
+#[derive(Clone, Copy)]
+enum Role {
+    Whole,
+    CutOff,
+    Hidden,
+}
+
+impl<'a> Frames<'a> {
+    fn next(&mut self) -> Option<Parcel<'a>> {
+        loop {
+            if self.lines.is_full() {
+                return Some(self.hand_over());
             }
+            if let Some(frame) = self.frame {
+                self.unpack(frame);
+                continue;
+            }
+            if self.then.is_none() && self.begin_frame() {
+                continue;
+            }
+            if !self.lines.ends.is_empty() {
+                return Some(self.hand_over());
+            }
+            let piece = self.then.take()?;
+            return Some(Parcel::Piece(piece));
         }
-        self.hand_over()
     }
 
-    fn frame(&mut self, unpacker: &mut Unpacker, frame: &[u8], byte: u64) -> ControlFlow<()> {
-        let problem = match self.lines(unpacker, frame, byte)? {
-            Ok(false) if !unpacker.is_cut_off() => return ControlFlow::Continue(()),
-            Ok(true) if !unpacker.is_cut_off() => {
-                return self.corrupt(
-                    byte,
-                    "a whole frame ends in the middle of a line".to_owned(),
-                );
+    /// Begins with another frame, or finds that there is something else; false at the end.
+    fn begin_frame(&mut self) -> bool {
+        let (bytes, byte) = (self.bytes, self.at as u64);
+        if let Some((hidden, start)) = &mut self.hidden {
+            let byte = *start as u64;
+            match hidden.next() {
+                None => return false,
+                Some(Hidden::Frame { at, length }) => {
+                    let at = *start + at;
+                    self.begin(&bytes[at..at + length], byte, Role::Hidden);
+                }
+                Some(Hidden::Suspicious) => {
+                    let reason = "it has no end, and too much in it looks like a frame and is none";
+                    self.corrupt(byte, reason.to_owned());
+                }
+            }
+            return true;
+        }
+        let rest = &bytes[self.at..];
+        if rest.is_empty() {
+            return false;
+        }
+        match scan_frame(rest) {
+            Ok(FrameScan::Complete(length)) => {
+                self.at += length;
+                self.begin(&rest[..length], byte, Role::Whole);
+            }
+            Ok(FrameScan::Incomplete) => {
+                self.at = bytes.len();
+                self.begin(rest, byte, Role::CutOff);
+            }
+            Err(reason) => self.corrupt(byte, reason.to_owned()),
+        }
+        true
+    }
+
+    fn begin(&mut self, bytes: &'a [u8], byte: u64, role: Role) {
+        self.unpacker.begin();
+        self.frame = Some(Frame { bytes, byte, role });
+    }
+
+    /// Takes lines out of the frame until they are enough or it ends.
+    fn unpack(&mut self, frame: Frame<'a>) {
+        let end = loop {
+            match self.unpacker.next_line(frame.bytes) {
+                Ok(Some(FrameLine {
+                    text,
+                    is_whole: true,
+                })) => {
+                    self.lines.add(text, frame.byte);
+                    if self.lines.is_full() {
+                        return;
+                    }
+                }
+                // Something without a line feed may be left.
+                Ok(rest) => break Ok(rest.is_some()),
+                Err(problem) => break Err(problem),
+            }
+        };
+        self.frame = None;
+        match frame.role {
+            Role::Whole => self.end_whole(frame.byte, end),
+            // What there is, is used. A fault in it ends what can be had: nothing behind that was ever acknowledged.
+            Role::CutOff => {
+                let (byte, reason) = (frame.byte, "the frame was cut off");
+                self.then = Some(Piece::Torn { byte, reason });
+                // A damaged length looks like a torn end too. But behind a real one nothing was ever written, so whole
+                // frames there are heard as witnesses.
+                let start = self.bytes.len() - frame.bytes.len();
+                self.hidden = Some((Box::new(frames_behind(frame.bytes)), start));
+            }
+            Role::Hidden => {}
+        }
+    }
+
+    fn end_whole(&mut self, byte: u64, end: Result<bool, String>) {
+        let problem = match end {
+            Ok(false) if !self.unpacker.is_cut_off() => return,
+            Ok(true) if !self.unpacker.is_cut_off() => {
+                let reason = "a whole frame ends in the middle of a line";
+                return self.corrupt(byte, reason.to_owned());
             }
             Ok(_) => "it ends too early".to_owned(),
             Err(problem) => problem,
         };
-        self.corrupt(
-            byte,
-            format!("the zstd frame does not decompress: {problem}"),
-        )
+        let reason = format!("the zstd frame does not decompress: {problem}");
+        self.corrupt(byte, reason);
     }
 
-    /// What there is in a frame that was cut off. A fault in it ends what can be had: nothing behind that was ever
-    /// acknowledged.
-    fn torn(&mut self, unpacker: &mut Unpacker, rest: &[u8], byte: u64) -> ControlFlow<()> {
-        let _rest = self.lines(unpacker, rest, byte)?;
-        self.hand_over()?;
-        let reason = "the frame was cut off";
-        (self.out)(Parcel::Piece(Piece::Torn { byte, reason }))?;
-        // A damaged length looks like a torn end too. But behind a real one nothing was ever written, so whole frames
-        // there are heard as witnesses.
-        for hidden in frames_behind(rest) {
-            match hidden {
-                Hidden::Frame { at, length } => {
-                    let _rest = self.lines(unpacker, &rest[at..at + length], byte)?;
-                }
-                Hidden::Suspicious => {
-                    let reason = "it has no end, and too much in it looks like a frame and is none";
-                    return self.corrupt(byte, reason.to_owned());
-                }
-            }
-        }
-        self.hand_over()
+    /// Nothing comes behind this.
+    fn corrupt(&mut self, byte: u64, reason: String) {
+        self.then = Some(Piece::Corrupt { byte, reason });
+        self.at = self.bytes.len();
+        self.hidden = None;
     }
 
-    /// Feeds the whole lines of a frame; says whether something without a line feed was left, or why there are no more.
-    fn lines(
-        &mut self,
-        unpacker: &mut Unpacker,
-        frame: &[u8],
-        byte: u64,
-    ) -> ControlFlow<(), Result<bool, String>> {
-        unpacker.begin();
-        loop {
-            match unpacker.next_line(frame) {
-                Ok(Some(FrameLine {
-                    text,
-                    is_whole: true,
-                })) => self.line(text, byte)?,
-                Ok(rest) => return ControlFlow::Continue(Ok(rest.is_some())),
-                Err(problem) => return ControlFlow::Continue(Err(problem)),
-            }
-        }
-    }
-
-    fn line(&mut self, line: &[u8], byte: u64) -> ControlFlow<()> {
-        let text = self.lines.text.to_mut();
-        text.extend_from_slice(line);
-        self.lines.ends.push((text.len(), byte));
-        text.push(b'\n');
-        if self.lines.is_full() {
-            self.hand_over()?;
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn corrupt(&mut self, byte: u64, reason: String) -> ControlFlow<()> {
-        self.hand_over()?;
-        (self.out)(Parcel::Piece(Piece::Corrupt { byte, reason }))
-    }
-
-    fn hand_over(&mut self) -> ControlFlow<()> {
-        if self.lines.ends.is_empty() {
-            return ControlFlow::Continue(());
-        }
+    fn hand_over(&mut self) -> Parcel<'a> {
         let next = Lines {
             text: Cow::Owned(Vec::with_capacity(self.lines.text.len())),
-            ends: Vec::with_capacity(MOST_ROWS),
+            ends: Vec::with_capacity(self.lines.ends.len()),
         };
-        let lines = std::mem::replace(&mut self.lines, next);
-        (self.out)(Parcel::Lines(lines))
+        Parcel::Lines(std::mem::replace(&mut self.lines, next))
     }
 }

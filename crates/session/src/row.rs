@@ -219,6 +219,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_the_text_of_the_writers_is_left_to_the_other_way() {
+        for text in [
+            "{\"type\":\"turn/\u{1}start\",\"seq\":0,\"time\":1,\"data\":{\"turn\":1}}",
+            r#"{"type":"turn/start","seq":0,"time":1,"data": {"turn":1}}"#,
+            r#"{"type":"turn/start","seq":00,"time":1,"data":{"turn":1}}"#,
+            r#"{"type":"turn/start","seq":0,"time":-0,"data":{"turn":1}}"#,
+            r#"{"type":"turn\/start","seq":0,"time":1,"data":{"turn":1}}"#,
+            r#"{"seq":0,"type":"turn/start","time":1,"data":{"turn":1}}"#,
+        ] {
+            assert!(Row::read_ahead(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
     fn deep_nesting_is_passed_over_without_recursion() {
         let deep = format!("{}1{}", r#"{"a":["#.repeat(50_000), "]}".repeat(50_000));
         for row in [
