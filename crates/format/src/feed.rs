@@ -60,7 +60,7 @@ pub(crate) trait Sink {
 const MOST_ROWS: usize = 256;
 const MOST_BYTES: usize = 256 << 10;
 
-/// How many such pieces may have been read before their turn, by either thread.
+/// How many such pieces each thread may have read before their turn.
 const WAITING: usize = 8;
 
 /// How many bytes a file needs for a second thread to be worth its while.
@@ -156,19 +156,29 @@ impl Iterator for InOrder<'_, '_> {
 
     fn next(&mut self) -> Option<Piece> {
         loop {
-            self.early.extend(self.read.try_iter());
             if let Some(piece) = self.early.remove(&self.next) {
                 self.next += 1;
                 return Some(piece);
             }
-            // The other thread is still at the piece that is wanted. To wait for it would be a waste.
-            let more = (self.early.len() < WAITING).then(|| self.shared.next());
-            let (number, piece) = match more.flatten() {
-                Some((number, parcel)) => (number, parcel.open(self.version)),
-                None => self.read.recv().ok()?,
+            // Nothing is taken ahead of need: what waits in the channel holds the other thread back.
+            let (number, piece) = match self.read.try_recv() {
+                Ok(read) => read,
+                Err(_) => self.read_one().or_else(|| self.read.recv().ok())?,
             };
             self.early.insert(number, piece);
         }
+    }
+}
+
+impl InOrder<'_, '_> {
+    /// Reads the next piece that nobody has taken. The other thread is still at the one that is wanted, and to wait for it
+    /// would be a waste.
+    fn read_one(&self) -> Option<(usize, Piece)> {
+        if self.early.len() >= WAITING {
+            return None;
+        }
+        let (number, parcel) = self.shared.next()?;
+        Some((number, parcel.open(self.version)))
     }
 }
 
