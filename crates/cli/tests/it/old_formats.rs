@@ -3,10 +3,10 @@
 use std::fs;
 
 use insta::assert_snapshot;
-use offshoot_test_support::TestHome;
+use offshoot_test_support::{Reply, ScriptedModelServer, TestHome};
 use serde_json::{Value, json};
 
-use crate::support::{events, file, json, of_version, run, seen, types};
+use crate::support::{events, file, json, of_version, run, seen, turn, types};
 
 fn with_all_versions() -> TestHome {
     let home = TestHome::new();
@@ -291,4 +291,50 @@ fn a_conversion_that_cannot_be_says_why() {
 fn overwrite(path: &std::path::Path, bytes: &[u8]) {
     #[expect(clippy::disallowed_methods, reason = "an input of a test is no log")]
     fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn an_older_session_goes_on_in_a_current_file_beside_its_own_and_so_does_a_fork_of_it() {
+    for version in 0..=3 {
+        let home = TestHome::new();
+        let dir = home.path().join("sessions/--work-demo--/old");
+        fs::create_dir_all(&dir).unwrap();
+        let name = match version {
+            0 => "session.jsonl".to_owned(),
+            version => format!("session.v{version}.jsonl"),
+        };
+        let text = of_version(version);
+        overwrite(&dir.join(&name), text.as_bytes());
+        let server =
+            ScriptedModelServer::start([Reply::text("Still here."), Reply::text("Me too.")]);
+        let went_on = turn(&home, &server).args(["--session", "old", "Are you there?"]);
+        let went_on = went_on.run().success();
+        assert_eq!(went_on.stdout_text(), "Still here.\n");
+        assert_eq!(fs::read_to_string(dir.join(&name)).unwrap(), text);
+        assert!(dir.join("session.v4.jsonl").is_file());
+        let forked = turn(&home, &server).args(["--fork", "old", "And you?"]);
+        let forked = forked.run().success();
+        assert_eq!(forked.stdout_text(), "Me too.\n");
+
+        let requests = server.requests();
+        assert_eq!(requests.len(), 2);
+        // The whole conversation is there, and the new words behind it.
+        for (request, asked) in requests.iter().zip(["Are you there?", "And you?"]) {
+            let text = std::str::from_utf8(&request.body).unwrap();
+            let places = ["Be brief.", "How heavy is it?", "Two hundred grams.", asked];
+            let places = places.map(|said| text.find(said));
+            assert!(
+                places.is_sorted() && places[0].is_some(),
+                "version {version}: {text}"
+            );
+        }
+        let listed = json(&run(&home, ["ls", "--json"]).success());
+        let old = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["id"] == "old");
+        assert_eq!(old.unwrap()["version"], 4);
+        server.finish();
+    }
 }
