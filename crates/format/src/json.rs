@@ -51,9 +51,7 @@ impl<'a> Node<'a> {
 
     /// A member of an object. Of several with one name the last counts, as it does for every other reader.
     pub(crate) fn get(&self, name: &str) -> Option<Self> {
-        let members = self.members()?;
-        let found = members.into_iter().rev().find(|(key, _)| spells(key, name));
-        found.map(|(_, value)| value)
+        valid::member(self.0, |key| spells(key, name)).map(Self)
     }
 
     /// The members of an object, in their order, each with its name as JSON text. `None` for what is no object.
@@ -112,6 +110,10 @@ fn plain(json: &str) -> Option<&str> {
 
 /// Whether the JSON text is the string `word`.
 fn spells(json: &str, word: &str) -> bool {
+    // Escapes only make it longer.
+    if json.len() < word.len() + 2 {
+        return false;
+    }
     match plain(json) {
         Some(text) => text == word,
         None => serde_json::from_str::<String>(json).is_ok_and(|text| text == word),

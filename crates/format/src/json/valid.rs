@@ -7,17 +7,33 @@ use memchr::memchr2;
 
 /// The members of an object: names and values, as JSON texts.
 pub(super) fn members(json: &str) -> Option<Vec<(&str, &str)>> {
-    let inner = json.strip_prefix('{')?.strip_suffix('}')?;
     let mut members = Vec::new();
+    visit(json, |name, value| members.push((name, value)))?;
+    Some(members)
+}
+
+/// The value of the last member whose name is wanted.
+pub(super) fn member<'a>(json: &'a str, is_wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
+    let mut found = None;
+    visit(json, |name, value| {
+        if is_wanted(name) {
+            found = Some(value);
+        }
+    })?;
+    found
+}
+
+fn visit<'a>(json: &'a str, mut visit: impl FnMut(&'a str, &'a str)) -> Option<()> {
+    let inner = json.strip_prefix('{')?.strip_suffix('}')?;
     let mut rest = inner.trim_ascii_start();
     while !rest.is_empty() {
         let (name, behind) = rest.split_at_checked(string_end(rest))?;
         let behind = behind.trim_ascii_start().strip_prefix(':')?;
         let (value, behind) = value(behind.trim_ascii_start())?;
-        members.push((name, value));
+        visit(name, value);
         rest = next(behind)?;
     }
-    Some(members)
+    Some(())
 }
 
 /// The elements of a list, as JSON texts.
