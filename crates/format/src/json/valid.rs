@@ -13,7 +13,7 @@ pub(super) fn members(json: &str) -> Option<Vec<(&str, &str)>> {
 }
 
 /// The value of the last member whose name is wanted.
-pub(super) fn member<'a>(json: &'a str, is_wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
+pub(super) fn member(json: &str, is_wanted: impl Fn(&str) -> bool) -> Option<&str> {
     let mut found = None;
     visit(json, |name, value| {
         if is_wanted(name) {
