@@ -5,6 +5,7 @@
 
 use offshoot_session::{Seq, SurfaceOp};
 
+use crate::chain::Item;
 use crate::json::{Members, Node, list};
 use crate::record::{Record, Refusal};
 
@@ -13,6 +14,8 @@ use crate::record::{Record, Refusal};
 pub(crate) struct Renumbering {
     /// From this old seq on: the new seq of that one; `None` for events that are gone. In order.
     runs: Vec<(u64, Option<u64>)>,
+    /// How many events the upper version has so far.
+    written: u64,
 }
 
 impl Renumbering {
@@ -30,6 +33,26 @@ impl Renumbering {
             Some((_, None)) => {}
             _ => self.runs.push((old, None)),
         }
+    }
+
+    /// The seq that the next event of the upper version gets.
+    pub(crate) const fn next(&self) -> u64 {
+        self.written
+    }
+
+    /// Passes an event of the lower version on, with its new seq and what it refers to.
+    pub(crate) fn pass(&mut self, mut record: Record, out: &mut Vec<Item>) -> Result<(), Refusal> {
+        remap(&mut record, self)?;
+        self.moved(record.seq, self.written);
+        self.add(record, out);
+        Ok(())
+    }
+
+    /// Adds an event that the lower version does not have.
+    pub(crate) fn add(&mut self, mut record: Record, out: &mut Vec<Item>) {
+        record.seq = self.written;
+        self.written += 1;
+        out.push(Item::Event(record));
     }
 
     /// The new seq, unless the event is gone or was never told of.

@@ -15,7 +15,7 @@ use crate::Place;
 use crate::chain::{Context, Item, Stage};
 use crate::chunks::ChunkData;
 use crate::record::{Record, Refusal};
-use crate::refs::{Renumbering, remap};
+use crate::refs::Renumbering;
 use crate::stages::restart::Restart;
 
 use attempt::{Attempt, Piece};
@@ -31,8 +31,6 @@ pub(crate) struct V1ToV2 {
     /// The place and time of the last event of the lower version, and the seq behind it.
     last: Option<(Place, i64)>,
     end: u64,
-    /// How many events the upper version has so far.
-    written: u64,
     seqs: Renumbering,
     restart: Restart,
     attempt: Option<Attempt>,
@@ -55,7 +53,6 @@ impl V1ToV2 {
             created_at: context.header.created_at as i64,
             last: None,
             end: 0,
-            written: 0,
             seqs: Renumbering::default(),
             restart: Restart::default(),
             attempt: None,
@@ -232,14 +229,11 @@ impl V1ToV2 {
     }
 
     fn emit(&mut self, passing: Passing, out: &mut Vec<Item>) -> Result<(), Refusal> {
-        let Passing { mut record, added } = passing;
+        let Passing { record, added } = passing;
         if !added {
-            remap(&mut record, &self.seqs)?;
-            self.seqs.moved(record.seq, self.written);
+            return self.seqs.pass(record, out);
         }
-        record.seq = self.written;
-        self.written += 1;
-        out.push(Item::Event(record));
+        self.seqs.add(record, out);
         Ok(())
     }
 }

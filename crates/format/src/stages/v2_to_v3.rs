@@ -17,7 +17,7 @@ use super::messages::{Rewritten, member, messages};
 use crate::chain::{Context, Item, Stage};
 use crate::json::{Members, Node, quote};
 use crate::record::{Record, Refusal};
-use crate::refs::{Renumbering, remap};
+use crate::refs::Renumbering;
 use crate::version::Version;
 
 /// What the ids of added messages begin with.
@@ -34,7 +34,6 @@ pub(crate) struct V2ToV3 {
     /// The turn and step that are open, as JSON texts.
     step: Option<(String, String)>,
     seqs: Renumbering,
-    written: u64,
     /// The ids of the messages that this stage has added, and those of others that look like them.
     added: HashSet<String>,
     alike: HashSet<String>,
@@ -48,7 +47,6 @@ impl V2ToV3 {
             head: None,
             step: None,
             seqs: Renumbering::default(),
-            written: 0,
             added: HashSet::new(),
             alike: HashSet::new(),
         }
@@ -69,7 +67,7 @@ impl V2ToV3 {
             "request/header" => self.header(&mut record, out)?,
             _ => {}
         }
-        self.pass(record, out)
+        self.seqs.pass(record, out)
     }
 
     fn start_step(&mut self, record: Record, out: &mut Vec<Item>) -> Result<(), Refusal> {
@@ -82,11 +80,11 @@ impl V2ToV3 {
         };
         self.step = Some((member("turn"), member("step")));
         let anchor = Record::beside(&record, "step/start", "");
-        self.pass(record, out)?;
+        self.seqs.pass(record, out)?;
         if self.head.is_none() {
             let head = self.system_message(&anchor, SurfaceOp::Append)?;
-            self.head = Some(self.written);
-            self.add(head, out);
+            self.head = Some(self.seqs.next());
+            self.seqs.add(head, out);
         }
         Ok(())
     }
@@ -115,8 +113,8 @@ impl V2ToV3 {
                 end: head,
             };
             let message = self.system_message(record, op)?;
-            self.head = Some(self.written);
-            self.add(message, out);
+            self.head = Some(self.seqs.next());
+            self.seqs.add(message, out);
         }
         let edited = member(record.node(), "header", |header| {
             let Some(mut members) = Members::of(header) else {
@@ -188,20 +186,6 @@ impl V2ToV3 {
             Ok(None)
         })?;
         Ok(())
-    }
-
-    /// Passes an event of the lower version on.
-    fn pass(&mut self, mut record: Record, out: &mut Vec<Item>) -> Result<(), Refusal> {
-        remap(&mut record, &self.seqs)?;
-        self.seqs.moved(record.seq, self.written);
-        self.add(record, out);
-        Ok(())
-    }
-
-    fn add(&mut self, mut record: Record, out: &mut Vec<Item>) {
-        record.seq = self.written;
-        self.written += 1;
-        out.push(Item::Event(record));
     }
 }
 

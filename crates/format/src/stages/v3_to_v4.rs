@@ -16,7 +16,7 @@ use super::restart::Restart;
 use crate::chain::{Context, Item, Stage};
 use crate::json::{Members, Node};
 use crate::record::{Record, Refusal};
-use crate::refs::{Renumbering, remap};
+use crate::refs::Renumbering;
 use crate::version::Version;
 
 use catalog::Catalog;
@@ -26,7 +26,6 @@ pub(crate) struct V3ToV4 {
     catalog: Catalog,
     restart: Restart,
     seqs: Renumbering,
-    written: u64,
 }
 
 impl V3ToV4 {
@@ -35,7 +34,6 @@ impl V3ToV4 {
             catalog: Catalog::new(context),
             restart: Restart::default(),
             seqs: Renumbering::default(),
-            written: 0,
         }
     }
 
@@ -43,19 +41,10 @@ impl V3ToV4 {
         check(&record)?;
         self.catalog.see(&record)?;
         if let Some(missing) = self.restart.before(&record) {
-            self.add(missing, out);
+            self.seqs.add(missing, out);
         }
         rename(&mut record)?;
-        remap(&mut record, &self.seqs)?;
-        self.seqs.moved(record.seq, self.written);
-        self.add(record, out);
-        Ok(())
-    }
-
-    fn add(&mut self, mut record: Record, out: &mut Vec<Item>) {
-        record.seq = self.written;
-        self.written += 1;
-        out.push(Item::Event(record));
+        self.seqs.pass(record, out)
     }
 }
 
@@ -69,7 +58,7 @@ impl Stage for V3ToV4 {
 
     fn finish(&mut self, out: &mut Vec<Item>) -> Result<(), Refusal> {
         for fact in self.catalog.missing()? {
-            self.add(fact, out);
+            self.seqs.add(fact, out);
         }
         Ok(())
     }
