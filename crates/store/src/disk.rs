@@ -220,6 +220,11 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Where the file is until then.
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
     /// Gives the file its name.
     pub(crate) fn publish(self) -> Result<Box<dyn LogFile>, PublishError> {
         let Self { disk, path, .. } = self;

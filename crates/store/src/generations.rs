@@ -1,9 +1,9 @@
 //! From an older generation of a log to the current one: a new file beside the old one, which stays as it is
 //! (`reference/persistence.md` §1.12).
 //!
-//! Only the current version is written, never one in between. What was written is read back as strictly as any other file
-//! and compared with what was meant, before it gets the name by which readers find it. A crash leaves the old generation as
-//! the session, or the complete new one.
+//! Only the current version is written, never one in between. Its bytes are decoded as strictly as those of any other file
+//! and compared with what was meant, and are read back from the disk, before the file gets the name by which readers find
+//! it. A crash leaves the old generation as the session, or the complete new one.
 
 use std::fs;
 use std::io;
@@ -52,15 +52,9 @@ pub(crate) fn publish_current(
     bytes: &[u8],
 ) -> Result<bool, StoreError> {
     let draft = Draft::write(disk, path, bytes).map_err(StoreError::io("create", path))?;
-    // As late as can be: whatever takes time is done.
-    let outdated = match fs::read(source) {
-        Ok(now) if now == source_bytes => None,
-        Ok(_) => Some(StoreError::Changed {
-            path: source.to_owned(),
-        }),
-        Err(error) => Some(StoreError::io("read", source)(error)),
-    };
-    if let Some(error) = outdated {
+    // What is on the disk is what was validated; and, as late as can be, the source is what it was made from.
+    let same = is_still(draft.temporary(), bytes).and_then(|()| is_still(source, source_bytes));
+    if let Err(error) = same {
         draft.discard();
         return Err(error);
     }
@@ -81,6 +75,17 @@ pub(crate) fn publish_current(
             path: path.to_owned(),
             append: failed.to_string(),
             rollback: undo.to_string(),
+        }),
+    }
+}
+
+/// Whether a file holds these bytes.
+fn is_still(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let found = fs::read(path).map_err(StoreError::io("read", path))?;
+    match found == bytes {
+        true => Ok(()),
+        false => Err(StoreError::Changed {
+            path: path.to_owned(),
         }),
     }
 }

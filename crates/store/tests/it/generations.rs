@@ -219,6 +219,33 @@ fn nothing_is_published_of_a_source_that_has_changed_meanwhile() {
     assert_eq!(fs::read_to_string(source).unwrap(), V0_FORK);
 }
 
+/// A disk that writes other bytes than it was given, and says nothing.
+#[derive(Debug)]
+struct Forgetful;
+
+impl Disk for Forgetful {
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        // Between the sync of the draft and its publication.
+        if path.extension().is_some_and(|end| end == "tmp") {
+            let mut bytes = fs::read(path)?;
+            *bytes.last_mut().unwrap() ^= 1;
+            write(path, bytes);
+        }
+        RealDisk.open_log(path)
+    }
+}
+
+#[test]
+fn a_draft_that_the_disk_does_not_hold_as_it_was_written_is_not_published() {
+    let home = Home::new();
+    put(&home, "demo", 3, Container::Zstd, V3);
+    let store = JsonlStore::on(home.root(), Container::Zstd, Arc::new(Forgetful));
+    let refused = store.open(&"demo".into(), NOW).unwrap_err();
+    assert_eq!(refused.code(), "SESSION_CHANGED");
+    let left = ["session.lock", "session.v3.jsonl.zstd"];
+    assert_eq!(names(&home.dir("demo")), left);
+}
+
 #[test]
 fn a_current_file_that_appears_meanwhile_is_not_replaced() {
     let home = Home::new();
