@@ -197,15 +197,18 @@ fn a_message_has_to_name_exactly_the_chunks_of_its_attempt() {
     for (sources, count) in [("", 0), ("[]", 0), ("[1]", 1), ("[0,1,2]", 3), ("[2,1]", 2)] {
         assert_eq!(told(sources), format!("{all} {count} events"));
     }
-    let closed = [
-        chunk(0, TEXT),
-        event(1, "step/end", r#"{"turn":1,"step":1}"#),
-        message(2, &citing("[0]")),
-    ];
-    assert_eq!(
-        unsupported(None, &closed),
-        "4: `assistant/message`: `sourceEventSeqs` names 1 events, but no stream is ahead of it"
-    );
+    for closer in ["turn/end", "step/end", "llm/retry", "llm/retry-started"] {
+        let closed = [
+            chunk(0, TEXT),
+            event(1, closer, r#"{"turn":1,"step":1}"#),
+            message(2, &citing("[0]")),
+        ];
+        assert_eq!(
+            unsupported(None, &closed),
+            "4: `assistant/message`: `sourceEventSeqs` names 1 events, but no stream is ahead of it",
+            "behind {closer}"
+        );
+    }
     let elsewhere = [chunk_in(0, 2, TEXT), message(1, &citing("[0]"))];
     assert_eq!(
         unsupported(None, &elsewhere),
