@@ -28,6 +28,7 @@ mod chain;
 mod chunks;
 mod codec;
 mod decode;
+mod digest;
 mod encode;
 mod error;
 mod evidence;
@@ -50,6 +51,7 @@ mod version;
 
 pub use chunks::pack_chunk_rows;
 pub use decode::{StoredSession, decode, decode_as, decode_on, decode_with};
+pub use digest::RunningDigest;
 pub use error::{FormatError, Place};
 pub use evidence::{ChildDescriptor, ChildEvidence};
 pub use feed::Threads;

@@ -1,0 +1,107 @@
+//! Which state of a file something was read from (`reference/persistence.md` §1.3).
+
+use std::fmt;
+use std::fs::Metadata;
+
+/// Tells one state of a file from every other: the file itself, its size, and when it was last changed. Equal revisions
+/// mean equal bytes, as far as the file system's clock can tell two changes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Revision {
+    device: u64,
+    inode: u64,
+    /// In bytes.
+    size: u64,
+    /// In ns since the epoch, as the file system has it.
+    modified: i128,
+    /// As `modified`, for the file's attributes too: setting a time back changes this one.
+    changed: i128,
+}
+
+impl Revision {
+    /// The revision that the file has according to what the system says about it.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn of(meta: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        let time = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.len(),
+            modified: time(meta.mtime(), meta.mtime_nsec()),
+            changed: time(meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// The revision that the file has according to what the system says about it.
+    #[cfg(not(unix))]
+    #[must_use]
+    pub fn of(meta: &Metadata) -> Self {
+        let modified = meta
+            .modified()
+            .ok()
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let modified = modified.map_or(0, |since| {
+            i128::try_from(since.as_nanos()).unwrap_or_default()
+        });
+        Self {
+            device: 0,
+            inode: 0,
+            size: meta.len(),
+            modified,
+            changed: modified,
+        }
+    }
+
+    /// The size of the file, in bytes.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reads what [`fmt::Display`] writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let mut next = || parts.next();
+        let revision = Self {
+            device: next()?.parse().ok()?,
+            inode: next()?.parse().ok()?,
+            size: next()?.parse().ok()?,
+            modified: next()?.parse().ok()?,
+            changed: next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(revision)
+    }
+}
+
+/// `device:inode:size:modified:changed`.
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            device,
+            inode,
+            size,
+            modified,
+            changed,
+        } = self;
+        write!(f, "{device}:{inode}:{size}:{modified}:{changed}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_is_one_of_its_file_and_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let meta = std::fs::metadata(dir.path()).unwrap();
+        let revision = Revision::of(&meta);
+        assert_eq!(revision.size(), meta.len());
+        assert_eq!(Revision::parse(&revision.to_string()), Some(revision));
+        for text in ["", "1:2:3:4", "1:2:3:4:5:6", "1:2:-3:4:5", "a:2:3:4:5"] {
+            assert_eq!(Revision::parse(text), None, "{text}");
+        }
+    }
+}
