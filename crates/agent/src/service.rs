@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use offshoot_session::{
-    ForkError, ForkSeed, LiveSession, LogOffset, Seq, SessionHeader, SessionId, SessionStore,
-    build_fork_seed,
+    ForkError, ForkSeed, LiveSession, Seq, SessionHeader, SessionId, SessionStore, build_fork_seed,
 };
-use offshoot_store::{Listed, Persistence, ReadSession, Repair, SessionWriter, StoreError};
+use offshoot_store::{Listed, Persistence, Prefix, ReadSession, Repair, SessionWriter, StoreError};
 
 use crate::AgentError;
 use crate::env::Env;
@@ -62,6 +61,8 @@ pub struct Fork {
     pub cut: Seq,
     /// The child's log.
     pub seed: ForkSeed,
+    /// What of it is stored already.
+    pub shareable: Prefix,
 }
 
 /// The sessions of one home.
@@ -153,6 +154,7 @@ impl SessionService {
             header: stored.header.forked(child, created_at),
             cut,
             seed,
+            shareable: source.shareable.cut(cut.after()),
         })
     }
 
@@ -161,18 +163,14 @@ impl SessionService {
     /// # Errors
     /// A taken id, or storage that failed; then there is no child.
     pub fn store_fork(&self, fork: &Fork) -> Result<Attached, AgentError> {
-        let mut writer = self.persistence.create(&fork.header)?;
         let session =
             self.live
                 .create(fork.header.clone(), Some(fork.seed.clone()), self.env.now())?;
-        let events: Vec<_> = session
-            .log()
-            .events_from(LogOffset::START)
-            .cloned()
-            .collect();
         // Leaves the store again if the file cannot be written.
         let live = self.keep(session);
-        writer.append(&events)?;
+        let writer = self
+            .persistence
+            .fork(&fork.header, &fork.seed, &fork.shareable)?;
         Ok(Attached { live, writer })
     }
 

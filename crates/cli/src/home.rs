@@ -8,13 +8,12 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use offshoot_agent::SessionService;
 use offshoot_format::Container;
-use offshoot_store::JsonlStore;
+use offshoot_store::{HOME_MARKER, JsonlStore};
 
 use crate::failure::Failure;
 use crate::system;
 
-/// Says that Offshoot created the home, and in which layout.
-const MARKER: &str = "offshoot-home";
+/// What the mark says: the layout of the home.
 const LAYOUT: &str = "{\"layout\":1}\n";
 
 /// A home.
@@ -92,7 +91,7 @@ impl Home {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(self.path.join(MARKER)) {
+        match options.open(self.path.join(HOME_MARKER)) {
             // Another process is creating the same home at this moment.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             marker => std::io::Write::write_all(&mut marker?, LAYOUT.as_bytes()),

@@ -9,7 +9,7 @@ use offshoot_format::{
     Container, FormatError, StoredHeader, StoredLine, decode_as, read_header, stored_lines,
 };
 use offshoot_session::SessionId;
-use offshoot_store::{Persistence as _, ReadSession, StoreError};
+use offshoot_store::{Persistence as _, Prefix, ReadSession, StoreError};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -144,6 +144,7 @@ impl FileBytes {
                 stored,
                 path,
                 modified: self.modified,
+                shareable: Prefix::default(),
             }),
             Err(source) => Err(StoreError::Format { path, source }),
         }

@@ -7,7 +7,7 @@ use crate::feed::{Threads, feed};
 use crate::header::{CURRENT_VERSION, StoredHeader};
 use crate::rows::{Judged, Rows};
 use crate::scan::{Container, TornTail, split_header};
-use crate::{FormatError, Status};
+use crate::{FormatError, Place, Status};
 
 /// A session as its file holds it: valid, apart from a tail that a crash may have left, and brought up to the current
 /// version in memory.
@@ -25,6 +25,17 @@ pub struct StoredSession {
     pub inherited: LogOffset,
     /// What a crash left at the end of the file.
     pub tail: Option<TornTail>,
+    /// The sound frames of a compressed file of the current version, in order; of others none.
+    pub frames: Vec<Frame>,
+}
+
+/// A frame of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Where in the file it begins, in bytes.
+    pub byte: u64,
+    /// Its first event.
+    pub first: LogOffset,
 }
 
 impl StoredSession {
@@ -105,13 +116,34 @@ pub fn decode_on(
         log,
         inherited,
         tail,
+        places,
     } = rows.finish(bytes.len() as u64)?;
+    let version = header.version();
+    let frames = match container {
+        Container::Zstd if version == CURRENT_VERSION => sound_frames(&places, tail.as_ref()),
+        _ => Vec::new(),
+    };
     Ok(StoredSession {
-        version: header.version(),
+        version,
         header: header.into_header(),
         header_line: header_line.into(),
         log,
         inherited,
         tail,
+        frames,
     })
+}
+
+fn sound_frames(places: &[Place], tail: Option<&TornTail>) -> Vec<Frame> {
+    let sound = tail.map_or(u64::MAX, |tail| tail.keep);
+    let mut frames: Vec<Frame> = Vec::new();
+    for (first, place) in (0..).zip(places) {
+        if place.byte < sound && frames.last().is_none_or(|frame| frame.byte != place.byte) {
+            frames.push(Frame {
+                byte: place.byte,
+                first: LogOffset::new(first),
+            });
+        }
+    }
+    frames
 }

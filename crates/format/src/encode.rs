@@ -8,6 +8,9 @@ use crate::frames::encode_frame;
 use crate::header::encode_header;
 use crate::{Container, FormatError};
 
+/// How much text goes into one batch of many, in bytes.
+const PUBLISHED_BATCH: usize = 1 << 20;
+
 impl Container {
     /// The bytes that a new file starts with.
     ///
@@ -29,6 +32,26 @@ impl Container {
         } else {
             self.pack(text)
         }
+    }
+
+    /// The bytes of a log that is written at once, in pieces of about 1 MiB of text, each with the number of its events: so
+    /// that whoever needs only the end of the file, or only its beginning, need not take it whole.
+    pub fn batches<E: Borrow<Event>>(
+        self,
+        events: impl IntoIterator<Item = E>,
+    ) -> impl Iterator<Item = (Vec<u8>, u64)> {
+        let mut events = events.into_iter().peekable();
+        std::iter::from_fn(move || {
+            let (mut size, mut count) = (0, 0);
+            let piece: Vec<E> = std::iter::from_fn(|| {
+                let event = events.next_if(|_| size < PUBLISHED_BATCH)?;
+                size += event.borrow().text().len() + 1;
+                count += 1;
+                Some(event)
+            })
+            .collect();
+            (count > 0).then(|| (self.batch(piece), count))
+        })
     }
 
     fn pack(self, text: Vec<u8>) -> Vec<u8> {

@@ -13,6 +13,18 @@ pub struct Place {
     pub byte: u64,
 }
 
+impl Place {
+    /// The same place in a file that is part of another one: `bytes` and `lines` of that one lie ahead of it.
+    #[must_use]
+    pub const fn moved_back(self, bytes: u64, lines: u64) -> Self {
+        Self {
+            line: self.line.saturating_sub(lines),
+            seq: self.seq,
+            byte: self.byte.saturating_sub(bytes),
+        }
+    }
+}
+
 /// Why bytes are not a session this version can use. Nothing was changed and nothing was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -36,6 +48,23 @@ pub enum FormatError {
         version: String,
         /// The version that this program writes.
         current: u64,
+    },
+    /// A linked fork in a version of that format which this program does not read.
+    #[error(
+        "the file is a branch of version {version}, and this program reads version {}",
+        crate::BRANCH_VERSION
+    )]
+    UnsupportedBranch {
+        /// The version that the file has.
+        version: u64,
+    },
+    /// The beginning of a linked fork, which lies in another file, is not what it was.
+    #[error("its base `{}` cannot be used: {reason}", crate::base_name(*index))]
+    BaseDamaged {
+        /// Which base.
+        index: usize,
+        /// What is wrong with it.
+        reason: String,
     },
     /// An event that may not be passed over and that this version does not know.
     #[error(
@@ -90,6 +119,8 @@ impl FormatError {
             Self::Empty { .. } => "EMPTY_LOG",
             Self::MalformedHeader { .. } => "MALFORMED_HEADER",
             Self::UnsupportedVersion { .. } => "UNSUPPORTED_VERSION",
+            Self::UnsupportedBranch { .. } => "UNSUPPORTED_BRANCH",
+            Self::BaseDamaged { .. } => "BASE_DAMAGED",
             Self::UnknownRequiredEvent { .. } => "UNKNOWN_REQUIRED_EVENT",
             Self::UnsupportedMigration { .. } => "UNSUPPORTED_MIGRATION",
             Self::Damaged { .. } => "DAMAGED_LOG",
@@ -104,6 +135,7 @@ impl FormatError {
         matches!(
             self,
             Self::UnsupportedVersion { .. }
+                | Self::UnsupportedBranch { .. }
                 | Self::UnknownRequiredEvent { .. }
                 | Self::UnsupportedMigration { .. }
         )
@@ -119,6 +151,19 @@ impl FormatError {
         }
     }
 
+    /// The same error of a file that is part of another one: `bytes` and `lines` of that one lie ahead of it.
+    #[must_use]
+    pub fn moved_back(mut self, bytes: u64, lines: u64) -> Self {
+        match &mut self {
+            Self::UnknownRequiredEvent { place, .. } | Self::Damaged { place, .. } => {
+                *place = place.moved_back(bytes, lines);
+            }
+            Self::CorruptFrame { byte, .. } => *byte = byte.saturating_sub(bytes),
+            _ => {}
+        }
+        self
+    }
+
     /// What a person can do about it.
     #[must_use]
     pub fn hint(&self) -> &'static str {
@@ -127,12 +172,18 @@ impl FormatError {
                 "it never got as far as its first event; make sure that it is no other kind of file before you delete it"
             }
             Self::MalformedHeader { .. } => "check that this is a session file",
-            Self::UnsupportedVersion { .. } | Self::UnknownRequiredEvent { .. } => {
+            Self::UnsupportedVersion { .. }
+            | Self::UnsupportedBranch { .. }
+            | Self::UnknownRequiredEvent { .. } => {
                 "the file is intact; open it with the version that wrote it, or with a newer one"
             }
             Self::UnsupportedMigration { .. } => {
                 "the file is intact and was left as it is; `offshoot show FILE --stored` prints its rows, \
                  `offshoot salvage FILE --to HOME` makes a new session of what can be brought up"
+            }
+            Self::BaseDamaged { .. } => {
+                "the session's other files are intact; restore this one from a backup: it is a hard link to the log that \
+                 the session was forked from"
             }
             // Nothing stands ahead of it that could be saved.
             Self::CorruptFrame { byte: 0, .. } => {

@@ -24,6 +24,7 @@
 //! ```
 
 mod admission;
+mod branch;
 mod chain;
 mod chunks;
 mod codec;
@@ -49,8 +50,9 @@ mod stored;
 mod suffix;
 mod version;
 
+pub use branch::{Assembled, BRANCH_VERSION, Base, BranchHeader, base_name};
 pub use chunks::pack_chunk_rows;
-pub use decode::{StoredSession, decode, decode_as, decode_on, decode_with};
+pub use decode::{Frame, StoredSession, decode, decode_as, decode_on, decode_with};
 pub use digest::RunningDigest;
 pub use error::{FormatError, Place};
 pub use evidence::{ChildDescriptor, ChildEvidence};

@@ -46,6 +46,8 @@ pub(crate) struct Judged {
     /// How many of them were inherited.
     pub(crate) inherited: LogOffset,
     pub(crate) tail: Option<TornTail>,
+    /// Where the row of each event stands.
+    pub(crate) places: Vec<Place>,
 }
 
 impl<'a> Rows<'a> {
@@ -188,6 +190,7 @@ impl<'a> Rows<'a> {
             log: self.log,
             inherited,
             tail,
+            places,
         })
     }
 

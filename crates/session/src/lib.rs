@@ -61,6 +61,7 @@ pub use kind::EventKind;
 pub use live::{ForkSource, LiveSession, PreparedSession, SessionStore, StoreError, StoreListener};
 pub use log::{EventLog, LogError};
 pub use session::{ObserverFailure, SeedError, Session, SessionObserver};
+pub use shared_vec::SharedVec;
 pub use sources::{decode_sources, encode_sources};
 pub use surface::Surface;
 pub use text::RowsText;

@@ -28,7 +28,7 @@ impl<T: Clone> Clone for Node<T> {
 
 /// A persistent vector: push at the end, cut to a prefix, read anywhere.
 #[derive(Debug)]
-pub(crate) struct SharedVec<T> {
+pub struct SharedVec<T> {
     root: Option<Arc<Node<T>>>,
     /// Levels of branches above the leaves; meaningless without a root.
     height: u32,
@@ -62,24 +62,33 @@ impl<T> Clone for SharedVec<T> {
 }
 
 impl<T: Clone> SharedVec<T> {
-    pub(crate) fn len(&self) -> usize {
+    /// How many elements there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.in_tree + self.tail.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+    /// The element at an index.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&T> {
         self.chunk(index)
             .and_then(|(first, items)| items.get(index - first))
     }
 
-    pub(crate) fn last(&self) -> Option<&T> {
+    /// The last element.
+    #[must_use]
+    pub fn last(&self) -> Option<&T> {
         self.len().checked_sub(1).and_then(|last| self.get(last))
     }
 
-    pub(crate) fn push(&mut self, item: T) {
+    /// Adds an element. What is shared with clones stays as it is.
+    pub fn push(&mut self, item: T) {
         if self.tail.len() == LEAF {
             let full = std::mem::take(Arc::make_mut(&mut self.tail));
             self.push_leaf(full);
@@ -88,7 +97,8 @@ impl<T: Clone> SharedVec<T> {
     }
 
     /// Cuts to the first `len` elements; does nothing when there are no more than that.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    /// Keeps the first `len` elements.
+    pub fn truncate(&mut self, len: usize) {
         if len >= self.len() {
             return;
         }

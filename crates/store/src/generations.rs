@@ -30,7 +30,8 @@ pub(crate) fn encode(
         source,
     };
     let mut bytes = container.header(&stored.header).map_err(failed)?;
-    bytes.extend(container.batch(stored.log.events().map(|event| &**event)));
+    let events = stored.log.events().map(|event| &**event);
+    bytes.extend(container.batches(events).flat_map(|(batch, _)| batch));
     let again = decode_as(container, &bytes).map_err(failed)?;
     let same = again.header == stored.header
         && again.inherited == stored.inherited
@@ -206,8 +207,12 @@ pub(crate) fn container_of(path: &Path, bytes: &[u8]) -> Container {
 /// Removes what an earlier migration that was cut off has left in a session's directory. Whoever calls this holds the lock,
 /// so nobody is writing there.
 pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    let current = [Container::Raw, Container::Zstd]
-        .map(|container| Generation::current(container).file_name());
+    let current = [
+        Generation::current(Container::Raw),
+        Generation::current(Container::Zstd),
+        Generation::BRANCH,
+    ];
+    let current = current.map(Generation::file_name);
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let name = path

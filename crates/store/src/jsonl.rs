@@ -1,29 +1,35 @@
 //! Sessions as JSONL files in a directory tree: `<root>/<project>/<session>/session.v4.jsonl[.zstd]`.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use offshoot_format::{CURRENT_VERSION, ChildEvidence, Container, Status, StoredSession};
-use offshoot_session::{LogOffset, MAX_SAFE_INTEGER, Origin, SeedError, SessionHeader, SessionId};
+use offshoot_format::{
+    CURRENT_VERSION, ChildEvidence, Container, FormatError, Status, StoredSession,
+};
+use offshoot_session::{ForkSeed, MAX_SAFE_INTEGER, Origin, SeedError, SessionHeader, SessionId};
 
-use crate::disk::{Disk, RealDisk};
+use crate::disk::{Disk, RealDisk, parent};
+use crate::fork::store_fork;
 use crate::generations::{encode, publish_current, remove_leftovers};
-use crate::layout::{Generation, LOCK_NAME, session_dir};
+use crate::layout::{Generation, HOME_MARKER, LOCK_NAME, session_dir};
 use crate::lock::{Claims, Lock};
+use crate::logbytes::LogBytes;
 use crate::persistence::{Listed, OpenSession, Persistence, ReadSession, SessionWriter};
+use crate::prefix::{FileId, Prefix, Written};
 use crate::read::{bytes_of, check_writable, decode, header_of, modified};
-use crate::repair::repair;
+use crate::repair::{Repaired, repair};
 use crate::tree::{Found, Item, Place, Tree, id_of};
-use crate::writer::{State, Writer};
-use crate::{StoreError, note};
+use crate::writer::{Beginning, Inherited, State, Writer};
+use crate::{ForkLayout, StoreError, note};
 
 /// The store of one home.
 #[derive(Debug)]
 pub struct JsonlStore {
     tree: Tree,
     container: Container,
+    forks: ForkLayout,
     disk: Arc<dyn Disk>,
     claims: Claims,
 }
@@ -40,9 +46,64 @@ impl JsonlStore {
         Self {
             tree: Tree { root: root.into() },
             container,
+            forks: ForkLayout::default(),
             disk,
             claims: Claims::default(),
         }
+    }
+
+    /// The same store, keeping new forks in this form.
+    #[must_use]
+    pub const fn keeping_forks(mut self, forks: ForkLayout) -> Self {
+        self.forks = forks;
+        self
+    }
+
+    /// Whether a fork may be linked to its source: other tools would not find its beginning.
+    pub(crate) fn links_forks(&self) -> bool {
+        let marker = parent(&self.tree.root).join(HOME_MARKER);
+        self.forks == ForkLayout::Linked && marker.is_file()
+    }
+
+    /// How a new log is packed.
+    pub(crate) fn packing(&self) -> Result<Container, StoreError> {
+        Ok(self.tree.packing()?.unwrap_or(self.container))
+    }
+
+    /// The writer of a session that is not there yet, and stays away until the first batch.
+    pub(crate) fn new_writer(
+        &self,
+        header: &SessionHeader,
+        generation: Generation,
+        beginning: Result<Beginning, FormatError>,
+    ) -> Result<Writer, StoreError> {
+        let dir = session_dir(&self.tree.root, header)?;
+        let path = dir.join(generation.file_name());
+        let beginning = beginning.map_err(|source| StoreError::Format {
+            path: path.clone(),
+            source,
+        })?;
+        self.tree.check_free(&header.id)?;
+        let Some(claim) = self.claims.take(&header.id) else {
+            let id = header.id.clone();
+            return Err(StoreError::AlreadyExists { id, path });
+        };
+        let written = match &beginning.inherited {
+            Inherited::Nothing => Written::new(generation.container),
+            Inherited::Linked(prefix) | Inherited::Copied(prefix, _) => Written::of(prefix.clone()),
+        };
+        Ok(Writer {
+            disk: Arc::clone(&self.disk),
+            place: Place { dir, path },
+            header: header.clone(),
+            container: generation.container,
+            written,
+            state: State::Unwritten {
+                beginning,
+                tree: self.tree.clone(),
+                _claim: claim,
+            },
+        })
     }
 
     /// The directory that holds the projects.
@@ -64,7 +125,7 @@ impl JsonlStore {
         &self,
         id: &SessionId,
         found: &Found,
-        bytes: &[u8],
+        bytes: &LogBytes,
     ) -> Result<StoredSession, StoreError> {
         let children = match found.generation.version < CURRENT_VERSION {
             true => self.children_of(id)?,
@@ -104,7 +165,10 @@ impl JsonlStore {
             let Ok((bytes, _)) = bytes_of(found) else {
                 continue;
             };
-            children.extend(ChildEvidence::of_file(found.generation.container, &bytes));
+            children.extend(ChildEvidence::of_file(
+                found.generation.container,
+                &bytes.bytes,
+            ));
         }
         Ok(children)
     }
@@ -114,17 +178,23 @@ impl JsonlStore {
         &self,
         found: &Found,
         stored: &StoredSession,
-        bytes: &[u8],
-    ) -> Result<(Found, Vec<u8>), StoreError> {
+        bytes: &LogBytes,
+    ) -> Result<(Found, LogBytes), StoreError> {
         let generation = Generation::current(found.generation.container);
         let path = found.place.dir.join(generation.file_name());
         let current = encode(&path, generation.container, stored)?;
-        publish_current(&*self.disk, &found.place.path, bytes, &path, &current)?;
+        publish_current(
+            &*self.disk,
+            &found.place.path,
+            &bytes.bytes,
+            &path,
+            &current,
+        )?;
         let place = Place {
             dir: found.place.dir.clone(),
             path,
         };
-        Ok((Found { place, generation }, current))
+        Ok((Found { place, generation }, LogBytes::whole(current)))
     }
 
     fn list_one(&self, found: &Found) -> Listed {
@@ -154,38 +224,31 @@ impl JsonlStore {
 
 impl Persistence for JsonlStore {
     fn create(&self, header: &SessionHeader) -> Result<Box<dyn SessionWriter>, StoreError> {
-        let dir = session_dir(&self.tree.root, header)?;
-        let container = self.tree.packing()?.unwrap_or(self.container);
-        let path = dir.join(Generation::current(container).file_name());
-        let encoded = container.header(header);
-        let encoded = encoded.map_err(|source| StoreError::Format {
-            path: path.clone(),
-            source,
-        })?;
-        self.tree.check_free(&header.id)?;
-        let Some(claim) = self.claims.take(&header.id) else {
-            let id = header.id.clone();
-            return Err(StoreError::AlreadyExists { id, path });
-        };
-        Ok(Box::new(Writer {
-            disk: Arc::clone(&self.disk),
-            place: Place { dir, path },
-            header: header.clone(),
-            container,
-            stored: LogOffset::START,
-            state: State::Unwritten {
-                header: encoded,
-                tree: self.tree.clone(),
-                _claim: claim,
-            },
-        }))
+        let container = self.packing()?;
+        let beginning = container.header(header).map(|header| Beginning {
+            header,
+            inherited: Inherited::Nothing,
+        });
+        let generation = Generation::current(container);
+        Ok(Box::new(self.new_writer(header, generation, beginning)?))
+    }
+
+    fn fork(
+        &self,
+        header: &SessionHeader,
+        seed: &ForkSeed,
+        shareable: &Prefix,
+    ) -> Result<Box<dyn SessionWriter>, StoreError> {
+        Ok(Box::new(store_fork(self, header, seed, shareable)?))
     }
 
     fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
         let found = self.tree.find(id)?;
         let (bytes, meta) = bytes_of(&found)?;
+        let stored = self.admit(id, &found, &bytes)?;
         Ok(ReadSession {
-            stored: self.admit(id, &found, &bytes)?,
+            shareable: shareable(&found, &bytes, &stored, &meta),
+            stored,
             path: found.place.path,
             modified: modified(&meta),
         })
@@ -225,10 +288,14 @@ impl Persistence for JsonlStore {
         }
         let size =
             |log: &dyn crate::LogFile| log.size().map_err(StoreError::io("read the size of", path));
-        if size(&*log)? != now_bytes.len() as u64 {
+        if size(&*log)? != now_bytes.own_size() {
             return Err(changed());
         }
-        let (session, mut repair) = repair(disk, &found, stored, &now_bytes, &mut *log, now)?;
+        let Repaired {
+            session,
+            written,
+            mut repair,
+        } = repair(disk, &found, stored, &now_bytes, &mut *log, now)?;
         // What a crash left at the end of an older log stays there: it is not brought up.
         if left_out > 0 {
             repair.get_or_insert_default().torn_bytes += left_out;
@@ -237,7 +304,7 @@ impl Persistence for JsonlStore {
             disk: Arc::clone(&self.disk),
             header: session.header().clone(),
             container: found.generation.container,
-            stored: session.log().end(),
+            written,
             state: State::Open {
                 size: size(&*log)?,
                 log,
@@ -273,6 +340,16 @@ fn listed(id: SessionId, path: PathBuf, header: Result<SessionHeader, StoreError
         modified: fs::metadata(&path).map_or(0, |meta| modified(&meta)),
         path,
         header,
+    }
+}
+
+/// What a fork by whoever does not write the session may share of it.
+fn shareable(found: &Found, bytes: &LogBytes, stored: &StoredSession, meta: &Metadata) -> Prefix {
+    let frames = bytes.frames(stored, &found.place.path, FileId::of(meta));
+    match stored.tail {
+        // Its writer has begun with what comes behind it, so the last whole frame is durable too.
+        Some(_) => frames,
+        None => frames.without_last(),
     }
 }
 

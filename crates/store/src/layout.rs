@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use offshoot_format::{CURRENT_VERSION, Container};
+use offshoot_format::{BRANCH_VERSION, CURRENT_VERSION, Container};
 use offshoot_session::{SessionHeader, SessionId};
 
 use crate::StoreError;
 
 /// The lock beside a log. It is never deleted and has no content.
 pub(crate) const LOCK_NAME: &str = "session.lock";
+/// In a home, beside the sessions: Offshoot created it, and no other tool reads it.
+pub const HOME_MARKER: &str = "offshoot-home";
 /// A repair on its way into a log; see `repair.rs`.
 pub(crate) const REPAIR_NAME: &str = "session.repair";
 
@@ -17,11 +19,22 @@ const MAX_SLUG: usize = 251;
 /// What every common file system takes as one name, in bytes.
 const MAX_NAME: usize = 255;
 
-/// A generation of a log: its format version and how it is packed, both told by the file name.
+/// A generation of a log: its format version, how it is packed, and whether all of it is there; told by the file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation {
+    /// That of the rows.
     pub(crate) version: u64,
     pub(crate) container: Container,
+    pub(crate) form: Form,
+}
+
+/// What a log file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A whole session.
+    SelfContained,
+    /// A linked fork, in this version of that format: its beginning lies in other files.
+    Branch(u64),
 }
 
 impl Generation {
@@ -29,10 +42,21 @@ impl Generation {
         Self {
             version: CURRENT_VERSION,
             container,
+            form: Form::SelfContained,
         }
     }
 
+    /// A linked fork, as this program writes it.
+    pub(crate) const BRANCH: Self = Self {
+        version: CURRENT_VERSION,
+        container: Container::Zstd,
+        form: Form::Branch(BRANCH_VERSION),
+    };
+
     pub(crate) fn file_name(self) -> String {
+        if let Form::Branch(version) = self.form {
+            return format!("branch.o{version}.jsonl.zstd");
+        }
         let version = match self.version {
             0 => String::new(),
             version => format!(".v{version}"),
@@ -46,6 +70,15 @@ impl Generation {
 
     /// Reads a file name; `None` for every name that is not canonical, such as a temporary one.
     pub(crate) fn parse(name: &str) -> Option<Self> {
+        if let Some(version) = name
+            .strip_prefix("branch.o")
+            .and_then(|rest| rest.strip_suffix(".jsonl.zstd"))
+        {
+            return Some(Self {
+                form: Form::Branch(canonical_number(version)?),
+                ..Self::BRANCH
+            });
+        }
         let (stem, container) = match name.strip_suffix(".zstd") {
             Some(stem) => (stem, Container::Zstd),
             None => (name, Container::Raw),
@@ -53,15 +86,21 @@ impl Generation {
         let middle = stem.strip_prefix("session")?.strip_suffix(".jsonl")?;
         let version = match middle {
             "" => 0,
-            _ => {
-                let digits = middle.strip_prefix(".v")?;
-                let canonical = digits.starts_with(|first: char| ('1'..='9').contains(&first))
-                    && digits.bytes().all(|byte| byte.is_ascii_digit());
-                canonical.then(|| digits.parse().ok())??
-            }
+            _ => canonical_number(middle.strip_prefix(".v")?)?,
         };
-        Some(Self { version, container })
+        Some(Self {
+            version,
+            container,
+            form: Form::SelfContained,
+        })
     }
+}
+
+/// A number from 1 on without leading zeros.
+fn canonical_number(digits: &str) -> Option<u64> {
+    let canonical = digits.starts_with(|first: char| ('1'..='9').contains(&first))
+        && digits.bytes().all(|byte| byte.is_ascii_digit());
+    canonical.then(|| digits.parse().ok())?
 }
 
 /// The directory of a session below a root.
@@ -212,6 +251,8 @@ mod tests {
             "session.jsonl.zstd",
             "session.v4.jsonl",
             "session.v12.jsonl.zstd",
+            "branch.o1.jsonl.zstd",
+            "branch.o2.jsonl.zstd",
         ] {
             assert_eq!(
                 Generation::parse(name).map(Generation::file_name),
@@ -227,7 +268,11 @@ mod tests {
             "session.v4.jsonl.gz",
             "session.lock",
             "session.v99999999999999999999.jsonl",
-            "branch.o1.jsonl.zstd",
+            "branch.o0.jsonl.zstd",
+            "branch.o1.jsonl",
+            "branch.o01.jsonl.zstd",
+            "branch.jsonl.zstd",
+            "base-0.jsonl.zstd",
         ] {
             assert_eq!(Generation::parse(name), None, "{name}");
         }

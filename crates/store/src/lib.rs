@@ -30,12 +30,15 @@
 
 mod disk;
 mod error;
+mod fork;
 mod generations;
 mod jsonl;
 mod layout;
 mod lock;
+mod logbytes;
 mod note;
 mod persistence;
+mod prefix;
 mod read;
 mod repair;
 mod revision;
@@ -45,8 +48,11 @@ mod writer;
 
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;
+pub use fork::ForkLayout;
 pub use generations::{Converted, convert};
 pub use jsonl::JsonlStore;
+pub use layout::HOME_MARKER;
 pub use persistence::{Listed, OpenSession, Persistence, ReadSession, Repair, SessionWriter};
+pub use prefix::Prefix;
 pub use revision::Revision;
 pub use salvage::{Salvaged, salvage_into};

@@ -58,20 +58,16 @@ impl Note {
 }
 
 /// Cuts the log to `keep` and puts `bytes` behind it, so that a crash at any moment leaves a log that still has, or again
-/// gets, all of them. `current` is what the log holds.
+/// gets, all of them. `torn` is what stands behind `keep` now.
 pub(crate) fn replace_tail(
     disk: &dyn Disk,
     dir: &Path,
     log: &mut dyn LogFile,
     path: &Path,
-    current: &[u8],
     keep: u64,
+    torn: &[u8],
     bytes: Vec<u8>,
 ) -> Result<(), StoreError> {
-    let torn = usize::try_from(keep)
-        .ok()
-        .and_then(|keep| current.get(keep..))
-        .unwrap_or_default();
     let note = Note {
         keep,
         torn: torn.to_vec(),

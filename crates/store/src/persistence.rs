@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use offshoot_format::StoredSession;
-use offshoot_session::{Event, LogOffset, Session, SessionHeader, SessionId};
+use offshoot_session::{Event, ForkSeed, LogOffset, Session, SessionHeader, SessionId};
 
-use crate::StoreError;
+use crate::{Prefix, StoreError};
 
 /// A place where sessions are kept. Everything is synchronous: async callers move it to a thread of their own.
 pub trait Persistence: Send + Sync + fmt::Debug {
@@ -17,6 +17,19 @@ pub trait Persistence: Send + Sync + fmt::Debug {
     /// # Errors
     /// A taken id, or one that cannot name a session here.
     fn create(&self, header: &SessionHeader) -> Result<Box<dyn SessionWriter>, StoreError>;
+
+    /// Stores a fork: its header, prefix, marker and closers appear together, durably. `shareable` says what of the prefix
+    /// is stored already, by [`ReadSession::shareable`] of the source that the seed was made from, or, for who has it open,
+    /// by [`SessionWriter::shareable`]; an empty one is always right, and costs a copy.
+    ///
+    /// # Errors
+    /// As [`Persistence::create`] and [`SessionWriter::append`]; then there is no child.
+    fn fork(
+        &self,
+        header: &SessionHeader,
+        seed: &ForkSeed,
+        shareable: &Prefix,
+    ) -> Result<Box<dyn SessionWriter>, StoreError>;
 
     /// Reads a session as it is stored. Takes no lock and writes nothing, also while another process is writing.
     ///
@@ -58,6 +71,11 @@ pub trait SessionWriter: Send + fmt::Debug {
 
     /// How many events are durable.
     fn stored(&self) -> LogOffset;
+
+    /// What a fork of the session can share of what is durable now.
+    fn shareable(&self) -> Prefix {
+        Prefix::default()
+    }
 }
 
 /// A session as it is stored, and where.
@@ -69,6 +87,8 @@ pub struct ReadSession {
     pub path: PathBuf,
     /// When the file last changed, in ms since the epoch.
     pub modified: i64,
+    /// What a fork of it can share.
+    pub shareable: Prefix,
 }
 
 /// A session that is open for writing.

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use offshoot_format::{
-    CURRENT_VERSION, ChildEvidence, Container, FormatError, FrameScan, StoredHeader, StoredSession,
-    decode_with, read_header, scan_frame,
+    BRANCH_VERSION, BranchHeader, CURRENT_VERSION, ChildEvidence, Container, FormatError,
+    FrameScan, StoredHeader, StoredSession, decode_with, read_header, scan_frame,
 };
 use offshoot_session::SessionHeader;
 
+use crate::layout::Form;
+use crate::logbytes::LogBytes;
 use crate::tree::Found;
 use crate::{StoreError, note};
 
@@ -19,7 +21,20 @@ const ATTEMPTS: usize = 3;
 const CHUNK: u64 = 8 << 10;
 
 /// A log's bytes at one moment: what is in the file, or what a repair on its way will make of it.
-pub(crate) fn bytes_of(found: &Found) -> Result<(Vec<u8>, Metadata), StoreError> {
+pub(crate) fn bytes_of(found: &Found) -> Result<(LogBytes, Metadata), StoreError> {
+    let (bytes, meta) = own_bytes(found)?;
+    let log = match found.generation.form {
+        Form::SelfContained => LogBytes::whole(bytes),
+        Form::Branch(_) => {
+            check_not_newer(found).map_err(|source| format(found, source))?;
+            LogBytes::of_branch(&found.place.path, &bytes)?
+        }
+    };
+    Ok((log, meta))
+}
+
+/// The bytes of the session's own file.
+fn own_bytes(found: &Found) -> Result<(Vec<u8>, Metadata), StoreError> {
     let path = &found.place.path;
     let failed = |error| StoreError::io("read", path)(error);
     let mut file = open(path)?;
@@ -55,16 +70,29 @@ pub(crate) fn whole(path: &Path) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
+/// The first `len` bytes of a file, or all that there are.
+pub(crate) fn beginning(path: &Path, len: u64) -> Result<(Vec<u8>, Metadata), StoreError> {
+    let failed = |error| StoreError::io("read", path)(error);
+    let mut file = open(path)?;
+    let meta = file.metadata().map_err(failed)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(len.min(meta.len())).unwrap_or(0));
+    file.by_ref()
+        .take(len)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    Ok((bytes, meta))
+}
+
 /// Validates the bytes of a log.
 pub(crate) fn decode(
     found: &Found,
-    bytes: &[u8],
+    log: &LogBytes,
     children: &[ChildEvidence],
 ) -> Result<StoredSession, StoreError> {
     check_not_newer(found)
-        .and_then(|()| decode_with(found.generation.container, bytes, children))
+        .and_then(|()| decode_with(found.generation.container, &log.bytes, children))
         .and_then(|stored| check_version(found, stored.version).map(|()| stored))
-        .map_err(|source| format(found, source))
+        .map_err(|source| format(found, log.in_own_file(source)))
 }
 
 /// The header alone: the first line, or the first frame.
@@ -73,10 +101,18 @@ pub(crate) fn header_of(found: &Found) -> Result<SessionHeader, StoreError> {
     check_not_newer(found).map_err(|source| format(found, source))?;
     let bytes =
         head(open(path)?, found.generation.container).map_err(StoreError::io("read", path))?;
-    read_header(found.generation.container, &bytes)
-        .and_then(|line| StoredHeader::read(&line))
-        .and_then(|header| check_version(found, header.version()).map(|()| header.into_header()))
-        .map_err(|source| format(found, source))
+    let line = read_header(found.generation.container, &bytes);
+    let header = match found.generation.form {
+        Form::Branch(_) => line
+            .and_then(|line| BranchHeader::read(&line))
+            .map(|branch| branch.session),
+        Form::SelfContained => line
+            .and_then(|line| StoredHeader::read(&line))
+            .and_then(|header| {
+                check_version(found, header.version()).map(|()| header.into_header())
+            }),
+    };
+    header.map_err(|source| format(found, source))
 }
 
 /// When a file last changed, in ms since the epoch.
@@ -142,6 +178,11 @@ fn format(found: &Found, source: FormatError) -> StoreError {
 
 /// Nothing is known about what a newer version keeps in its files, so they are not even looked into.
 fn check_not_newer(found: &Found) -> Result<(), FormatError> {
+    if let Form::Branch(version) = found.generation.form
+        && version > BRANCH_VERSION
+    {
+        return Err(FormatError::UnsupportedBranch { version });
+    }
     let version = found.generation.version;
     if version > CURRENT_VERSION {
         return Err(FormatError::UnsupportedVersion {

@@ -10,7 +10,7 @@ use offshoot_format::{Loss, salvage};
 use offshoot_session::{MAX_SAFE_INTEGER, SeedError, SessionId, build_fork_seed};
 
 use crate::generations::container_of;
-use crate::{JsonlStore, Persistence as _, StoreError};
+use crate::{JsonlStore, Persistence as _, Prefix, StoreError};
 
 /// What was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,14 +65,11 @@ pub fn salvage_into(
     };
     let header = saved.header.forked(child.clone(), created);
     let seed = build_fork_seed(&saved.log, last).expect("BUG: the last event is there");
-    let events: Vec<_> = seed.log().events().cloned().collect();
-    let mut writer = store.create(&header)?;
-    writer.append(&events)?;
-    drop(writer);
+    drop(store.fork(&header, &seed, &Prefix::default())?);
     Ok(Salvaged {
         path: store.locate(&child)?,
         id: child,
-        events: events.len() as u64,
+        events: seed.log().end().get(),
         saved: saved.log.end().get(),
         loss: saved.loss,
         version: saved.version,

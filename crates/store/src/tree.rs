@@ -123,17 +123,22 @@ impl Tree {
 
     /// How the logs that are there are packed; `None` if there is none. DSH refuses a root in which both kinds are, so a
     /// new log follows the old ones.
+    ///
+    /// Looks only until it has found a compressed one: a home that is as it should be costs one look.
     pub(crate) fn packing(&self) -> Result<Option<Container>, StoreError> {
-        let items = self.items()?.into_iter();
-        let containers = items.filter_map(|item| match item {
-            Item::Session(found) => found.first().map(|found| found.generation.container),
-            Item::Problem { .. } => None,
-        });
         let mut raw = None;
-        for container in containers {
-            match container {
-                Container::Zstd => return Ok(Some(Container::Zstd)),
-                Container::Raw => raw = Some(container),
+        for project in entries(&self.root).map_err(StoreError::io("list", &self.root))? {
+            if !matches!(project.kind, Ok(Kind::Directory)) {
+                continue;
+            }
+            for session in entries(&project.path).unwrap_or_default() {
+                let Some(Item::Session(found)) = session_item(session) else {
+                    continue;
+                };
+                match found[0].generation.container {
+                    Container::Zstd => return Ok(Some(Container::Zstd)),
+                    Container::Raw => raw = Some(Container::Raw),
+                }
             }
         }
         Ok(raw)

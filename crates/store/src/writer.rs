@@ -1,9 +1,11 @@
 //! The writer of one log: a batch is durable whole, or it is taken back.
 
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use offshoot_format::Container;
+use offshoot_format::{Container, RunningDigest, base_name};
 use offshoot_session::{Body, Event, LogOffset, SeedError, SessionHeader};
 
 use crate::StoreError;
@@ -11,14 +13,14 @@ use crate::disk::{Disk, LogFile, PublishError, create_dirs, parent, publish, syn
 use crate::layout::LOCK_NAME;
 use crate::lock::{Claim, Lock};
 use crate::persistence::SessionWriter;
+use crate::prefix::{FileId, Prefix, Written};
 use crate::tree::{Place, Tree};
 
 #[derive(Debug)]
 pub(crate) enum State {
     /// Nothing is on disk yet.
     Unwritten {
-        /// What the file will begin with.
-        header: Vec<u8>,
+        beginning: Beginning,
         tree: Tree,
         _claim: Claim,
     },
@@ -33,31 +35,75 @@ pub(crate) enum State {
     Poisoned { append: String, rollback: String },
 }
 
+/// What a new file begins with, ahead of the first batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Beginning {
+    /// The bytes of the header.
+    pub(crate) header: Vec<u8>,
+    pub(crate) inherited: Inherited,
+}
+
+/// Frames of another session that a new one begins with.
+#[derive(Clone, Debug)]
+pub(crate) enum Inherited {
+    /// There are none.
+    Nothing,
+    /// They stay in their files, which get another name in the new session's directory.
+    Linked(Prefix),
+    /// They stand behind the header: these bytes, taken from there.
+    Copied(Prefix, Vec<u8>),
+}
+
+/// Why a new file could not be published.
+#[derive(Debug)]
+pub(crate) enum Unpublished {
+    /// The files of another session cannot be linked into this one's directory. Nothing is there.
+    CannotLink,
+    /// Anything else.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Unpublished {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) place: Place,
     pub(crate) header: SessionHeader,
     pub(crate) container: Container,
-    pub(crate) stored: LogOffset,
+    pub(crate) written: Written,
     pub(crate) state: State,
 }
 
 impl Writer {
+    /// The digest of everything that is stored, the header left out.
+    pub(crate) const fn digest(&self) -> RunningDigest {
+        self.written.digest()
+    }
+
     /// Header and first batch appear together: a crash leaves no file or a complete one.
     fn materialize(
-        &self,
-        mut bytes: Vec<u8>,
+        &mut self,
+        beginning: &Beginning,
         tree: &Tree,
         events: &[Arc<Event>],
-    ) -> Result<State, StoreError> {
+    ) -> Result<State, Unpublished> {
         let Place { dir, path } = &self.place;
         let disk = &*self.disk;
         check_seed(&self.header, events).map_err(|source| StoreError::Seed {
             path: path.clone(),
             source,
         })?;
-        bytes.extend(batch(self.container, events));
+        let mut bytes = beginning.header.clone();
+        if let Inherited::Copied(_, frames) = &beginning.inherited {
+            bytes.extend_from_slice(frames);
+        }
+        let batches: Vec<_> = batches(self.container, events).collect();
+        bytes.extend(batches.iter().flat_map(|(batch, _)| batch));
         tree.check_free(&self.header.id)?;
         create_dirs(disk, &tree.root)?;
         // The id may have been taken meanwhile, under another name in another place. From here on nobody takes it.
@@ -69,19 +115,30 @@ impl Writer {
             sync_dir(disk, dir)?;
         }
         let lock = Lock::take(&dir.join(LOCK_NAME), &self.header.id)?;
+        let bases = match &beginning.inherited {
+            Inherited::Linked(prefix) => link_bases(disk, dir, prefix)?,
+            _ => Vec::new(),
+        };
         let size = bytes.len() as u64;
-        let log = publish(disk, path, &bytes).map_err(|error| match error {
-            PublishError::Taken => StoreError::AlreadyExists {
-                id: self.header.id.clone(),
-                path: path.clone(),
-            },
-            PublishError::Failed(error) => StoreError::io("create", path)(error),
-            PublishError::Unknown { failed, undo } => StoreError::Poisoned {
-                path: path.clone(),
-                append: failed.to_string(),
-                rollback: undo.to_string(),
-            },
+        let log = publish(disk, path, &bytes).map_err(|error| {
+            if !matches!(error, PublishError::Unknown { .. }) {
+                unlink(disk, &bases);
+            }
+            unpublished(error, &self.header, path)
         })?;
+        let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
+        let (id, header) = (FileId::of(&meta), beginning.header.len() as u64);
+        self.written = match &beginning.inherited {
+            Inherited::Nothing => Written::new(self.container),
+            Inherited::Linked(prefix) => Written::of(prefix.linked_at(bases)),
+            Inherited::Copied(prefix, _) => Written::of(prefix.copied_to(path, id, header)),
+        };
+        if !matches!(beginning.inherited, Inherited::Copied(..)) {
+            self.written.begin_file(path, id, header);
+        }
+        for (batch, events) in batches {
+            self.written.push(&batch, events);
+        }
         Ok(State::Open {
             log,
             size,
@@ -90,7 +147,7 @@ impl Writer {
     }
 
     fn check_follows(&self, events: &[Arc<Event>]) -> Result<(), StoreError> {
-        for (expected, event) in (self.stored.get()..).zip(events) {
+        for (expected, event) in (self.written.events().get()..).zip(events) {
             if event.seq().get() != expected {
                 return Err(StoreError::AppendMismatch {
                     id: self.header.id.clone(),
@@ -102,54 +159,155 @@ impl Writer {
         Ok(())
     }
 
-    fn write(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
-        let path = &self.place.path;
-        match &mut self.state {
-            State::Unwritten { header, tree, .. } => {
-                let (header, tree) = (header.clone(), tree.clone());
-                self.state = self.materialize(header, &tree, events)?;
-                Ok(())
-            }
-            State::Open { log, size, .. } => {
-                let batch = batch(self.container, events);
-                append_or_roll_back(&mut **log, path, *size, &batch)?;
-                *size += batch.len() as u64;
-                Ok(())
-            }
-            State::Poisoned { append, rollback } => Err(StoreError::Poisoned {
-                path: path.clone(),
-                append: append.clone(),
-                rollback: rollback.clone(),
-            }),
-        }
-    }
-}
-
-fn batch(container: Container, events: &[Arc<Event>]) -> Vec<u8> {
-    container.batch(events.iter().map(|event| &**event))
-}
-
-impl SessionWriter for Writer {
-    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+    /// [`SessionWriter::append`] that tells apart why a new file cannot be published.
+    pub(crate) fn append_first(&mut self, events: &[Arc<Event>]) -> Result<(), Unpublished> {
         self.check_follows(events)?;
         let written = self.write(events);
-        if let Err(StoreError::Poisoned {
+        if let Err(Unpublished::Failed(StoreError::Poisoned {
             append, rollback, ..
-        }) = &written
+        })) = &written
         {
             self.state = State::Poisoned {
                 append: append.clone(),
                 rollback: rollback.clone(),
             };
         }
-        written?;
-        self.stored = LogOffset::new(self.stored.get() + events.len() as u64);
+        written
+    }
+
+    fn write(&mut self, events: &[Arc<Event>]) -> Result<(), Unpublished> {
+        match &mut self.state {
+            State::Unwritten {
+                beginning, tree, ..
+            } => {
+                let (beginning, tree) = (beginning.clone(), tree.clone());
+                self.state = self.materialize(&beginning, &tree, events)?;
+            }
+            State::Open { log, size, .. } => {
+                let batch = self.container.batch(events.iter().map(|event| &**event));
+                append_or_roll_back(&mut **log, &self.place.path, *size, &batch)?;
+                *size += batch.len() as u64;
+                if let Some(last) = events.last() {
+                    self.written.push(&batch, last.seq().after());
+                }
+            }
+            State::Poisoned { append, rollback } => {
+                return Err(Unpublished::Failed(StoreError::Poisoned {
+                    path: self.place.path.clone(),
+                    append: append.clone(),
+                    rollback: rollback.clone(),
+                }));
+            }
+        }
         Ok(())
+    }
+}
+
+/// The batches of a new file, each with the length that the log has with it.
+fn batches(
+    container: Container,
+    events: &[Arc<Event>],
+) -> impl Iterator<Item = (Vec<u8>, LogOffset)> + '_ {
+    let mut end = events.first().map_or(0, |event| event.seq().get());
+    let batches = container.batches(events.iter().map(|event| &**event));
+    batches.map(move |(batch, count)| {
+        end += count;
+        (batch, LogOffset::new(end))
+    })
+}
+
+impl SessionWriter for Writer {
+    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+        self.append_first(events).map_err(|error| match error {
+            Unpublished::Failed(error) => error,
+            Unpublished::CannotLink => unreachable!("only a fork has files to link"),
+        })
     }
 
     fn stored(&self) -> LogOffset {
-        self.stored
+        self.written.events()
     }
+
+    fn shareable(&self) -> Prefix {
+        self.written.frames().clone()
+    }
+}
+
+/// Gives the files of another session names in a new one's directory, durably. Says which.
+fn link_bases(disk: &dyn Disk, dir: &Path, prefix: &Prefix) -> Result<Vec<PathBuf>, Unpublished> {
+    let mut linked: Vec<PathBuf> = Vec::new();
+    let undo = |linked: &[PathBuf], error: Unpublished| {
+        unlink(disk, linked);
+        Err(error)
+    };
+    for (index, (file, base)) in prefix.files().enumerate() {
+        let name = dir.join(base_name(index));
+        let mut result = disk.link(&file.path, &name);
+        if result
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+        {
+            // A fork to this id was cut off here. Its lock is ours now, and it has no log.
+            result = disk
+                .remove(&name)
+                .and_then(|()| disk.link(&file.path, &name));
+        }
+        match result {
+            Ok(()) => linked.push(name.clone()),
+            Err(error) if is_no_place_for_links(&error) => {
+                return undo(&linked, Unpublished::CannotLink);
+            }
+            Err(error) => {
+                let failed = StoreError::io("link a base to", name)(error);
+                return undo(&linked, Unpublished::Failed(failed));
+            }
+        }
+        // Meanwhile the name may have come to stand for another file.
+        let is_it = fs::metadata(&name)
+            .is_ok_and(|meta| FileId::of(&meta) == file.id && meta.len() >= base.bytes);
+        if !is_it {
+            return undo(&linked, Unpublished::CannotLink);
+        }
+    }
+    match sync_dir(disk, dir) {
+        Ok(()) => Ok(linked),
+        Err(error) => undo(&linked, Unpublished::Failed(error)),
+    }
+}
+
+/// The source has gone or its file has as many names as it can have, or this file system has no links, or the two lie on
+/// different ones.
+fn is_no_place_for_links(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::TooManyLinks
+            | io::ErrorKind::CrossesDevices
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::Unsupported
+    )
+}
+
+/// They are in nobody's way: without a log beside them they are no session.
+fn unlink(disk: &dyn Disk, paths: &[PathBuf]) {
+    for path in paths {
+        let _ignored = disk.remove(path);
+    }
+}
+
+fn unpublished(error: PublishError, header: &SessionHeader, path: &Path) -> Unpublished {
+    Unpublished::Failed(match error {
+        PublishError::Taken => StoreError::AlreadyExists {
+            id: header.id.clone(),
+            path: path.to_owned(),
+        },
+        PublishError::Failed(error) => StoreError::io("create", path)(error),
+        PublishError::Unknown { failed, undo } => StoreError::Poisoned {
+            path: path.to_owned(),
+            append: failed.to_string(),
+            rollback: undo.to_string(),
+        },
+    })
 }
 
 /// A file whose header and first batch contradict each other would never be read again.

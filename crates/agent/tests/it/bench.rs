@@ -16,9 +16,9 @@ use offshoot_model::{
     Assembler, Attempt, CallConfig, Dialect, Message, Model, OpenAiConfig, OpenAiModel,
     ScriptModel, StreamRecord, Usage, expand,
 };
-use offshoot_session::{Event, EventKind, EventLog, LogOffset, SessionHeader, SessionId};
+use offshoot_session::{Event, EventKind, EventLog, ForkSeed, LogOffset, SessionHeader, SessionId};
 use offshoot_store::{
-    JsonlStore, Listed, OpenSession, Persistence, ReadSession, SessionWriter, StoreError,
+    JsonlStore, Listed, OpenSession, Persistence, Prefix, ReadSession, SessionWriter, StoreError,
 };
 use offshoot_test_support::{ScriptedModelServer, TestHome};
 use serde::Deserialize;
@@ -304,6 +304,15 @@ impl FaultyStore {
 impl Persistence for FaultyStore {
     fn create(&self, header: &SessionHeader) -> Result<Box<dyn SessionWriter>, StoreError> {
         Ok(self.faulty(self.store.create(header)?))
+    }
+
+    fn fork(
+        &self,
+        header: &SessionHeader,
+        seed: &ForkSeed,
+        shareable: &Prefix,
+    ) -> Result<Box<dyn SessionWriter>, StoreError> {
+        Ok(self.faulty(self.store.fork(header, seed, shareable)?))
     }
 
     fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {

@@ -9,7 +9,7 @@ use offshoot_agent::{Agent, AgentConfig, Cancel, TurnReport, count_requests, scr
 use offshoot_format::{Container, decode_as};
 use offshoot_model::{Attempt, Chunk, ContentBlock, FinishReason, ScriptModel};
 use offshoot_session::{Event, EventKind, LiveSession, Seq};
-use offshoot_store::{Persistence as _, ReadSession};
+use offshoot_store::{Persistence as _, Prefix, ReadSession};
 use offshoot_tool_api::ToolRegistry;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -117,6 +117,7 @@ fn source(args: &Demo) -> Result<ReadSession, Failure> {
         stored,
         path: PathBuf::from("the bundled recording"),
         modified: 0,
+        shareable: Prefix::default(),
     })
 }
 

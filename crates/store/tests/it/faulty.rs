@@ -24,6 +24,8 @@ struct Plan {
     at: Option<u64>,
     fault: Fault,
     dead: bool,
+    /// Links to this name are refused, and how.
+    no_links: Option<(&'static str, io::ErrorKind)>,
 }
 
 /// The disk. What is written can be read at once; nothing is made durable, because no power is cut in these tests.
@@ -46,7 +48,15 @@ impl FaultyDisk {
             at,
             fault,
             dead: false,
+            no_links: None,
         }))))
+    }
+
+    /// A disk that never fails, but on which this file name cannot be given to anything that has a name.
+    pub(crate) fn refusing_links_to(name: &'static str, kind: io::ErrorKind) -> Arc<Self> {
+        let disk = Self::sound();
+        disk.0.lock().unwrap().no_links = Some((name, kind));
+        disk
     }
 
     /// How many steps were taken.
@@ -127,6 +137,11 @@ impl Disk for FaultyDisk {
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step()?;
+        if let Some((name, kind)) = self.0.lock().unwrap().no_links
+            && to.ends_with(name)
+        {
+            return Err(kind.into());
+        }
         RealDisk.link(from, to)
     }
 

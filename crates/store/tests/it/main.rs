@@ -15,6 +15,7 @@ mod evidence;
 mod faulty;
 mod generations;
 mod layout;
+mod linked;
 mod locks;
 mod migration_crash;
 mod older;

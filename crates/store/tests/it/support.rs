@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use offshoot_format::Container;
 use offshoot_session::{Event, EventLog, SessionHeader};
-use offshoot_store::JsonlStore;
+use offshoot_store::{HOME_MARKER, JsonlStore};
 use offshoot_test_support::TestHome;
 
 /// A whole turn by hand: a step with two parallel calls (events 1 to 11), then a step that answers.
@@ -81,6 +81,13 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// A home that Offshoot created: forks may be linked there.
+    pub(crate) fn ours() -> Self {
+        let home = Self::new();
+        write(&home.test.path().join(HOME_MARKER), "{\"layout\":1}\n");
+        home
     }
 
     pub(crate) fn root(&self) -> PathBuf {

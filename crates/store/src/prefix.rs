@@ -1,0 +1,305 @@
+//! Where a log can be cut without unpacking it: behind each of its frames.
+//!
+//! A writer knows every frame that it has written, a reader every one that it has read. So a fork finds the frames that its
+//! prefix consists of by a search, and shares or copies them as they are.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+use offshoot_format::{Base, Container, RunningDigest};
+use offshoot_session::{LogOffset, SharedVec};
+
+/// The whole frames of a session up to some event: what a fork of it need not write again. Empty for a log that is not
+/// compressed, has an older format, or is kept in no files.
+///
+/// Cloning and cutting cost the same however long the log is.
+#[derive(Clone, Debug, Default)]
+pub struct Prefix {
+    files: Vec<FrameFile>,
+    points: SharedVec<Point>,
+}
+
+/// A file that frames of a session lie in.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameFile {
+    pub(crate) path: PathBuf,
+    pub(crate) id: FileId,
+    /// How long its first frame is, the header: that one holds no events.
+    pub(crate) header: u64,
+    /// The last frame in it that belongs to the session; `None` while it is the last file.
+    end: Option<Point>,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId(u64, u64);
+
+impl FileId {
+    #[cfg(unix)]
+    pub(crate) fn of(meta: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self(meta.dev(), meta.ino())
+    }
+
+    /// Nothing tells files apart here, so none is ever taken for another.
+    #[cfg(not(unix))]
+    pub(crate) fn of(_: &Metadata) -> Self {
+        Self(0, 0)
+    }
+}
+
+/// The end of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    file: usize,
+    /// Frames, bytes, events and digest up to here; the first two in this file.
+    base: Base,
+}
+
+impl Prefix {
+    /// How long the log is that these frames hold.
+    #[must_use]
+    pub fn events(&self) -> LogOffset {
+        self.points
+            .last()
+            .map_or(LogOffset::START, |point| point.base.events)
+    }
+
+    /// The frames that hold nothing but the first `len` events.
+    #[must_use]
+    pub fn cut(&self, len: LogOffset) -> Self {
+        let (mut low, mut high) = (0, self.points.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            let fits = self
+                .points
+                .get(middle)
+                .is_some_and(|point| point.base.events <= len);
+            (low, high) = if fits {
+                (middle + 1, high)
+            } else {
+                (low, middle)
+            };
+        }
+        let mut cut = self.clone();
+        cut.keep(low);
+        cut
+    }
+
+    /// All but the last frame: nobody but the writer knows whether that is durable, as long as nothing stands behind it. It
+    /// begins the next one only when the one before is.
+    pub(crate) fn without_last(mut self) -> Self {
+        self.keep(self.points.len().saturating_sub(1));
+        self
+    }
+
+    fn keep(&mut self, points: usize) {
+        self.points.truncate(points);
+        let files = self.points.last().map_or(0, |last| last.file + 1);
+        self.files.truncate(files);
+        if let Some(last) = self.files.last_mut() {
+            last.end = None;
+        }
+    }
+
+    /// Goes on in another file. Its frames are told with [`Prefix::push`].
+    pub(crate) fn begin_file(&mut self, path: &Path, id: FileId, header: u64) {
+        let last = self.points.last().copied();
+        if let Some(file) = self.files.last_mut() {
+            file.end = last;
+        }
+        self.files.push(FrameFile {
+            path: path.to_owned(),
+            id,
+            header,
+            end: None,
+        });
+    }
+
+    /// A frame of the last file, of so many bytes, with which the log has this length and digest.
+    pub(crate) fn push(&mut self, bytes: u64, events: LogOffset, digest: RunningDigest) {
+        let Some(file) = self.files.len().checked_sub(1) else {
+            return;
+        };
+        let before = self.points.last().filter(|point| point.file == file);
+        let (frames, start) = before.map_or((0, self.files[file].header), |point| {
+            (point.base.frames, point.base.bytes)
+        });
+        self.points.push(Point {
+            file,
+            base: Base {
+                frames: frames + 1,
+                bytes: start + bytes,
+                events,
+                digest,
+            },
+        });
+    }
+
+    /// The files, each with the part of it that counts.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&FrameFile, Base)> + '_ {
+        let last = self.points.last().copied();
+        let files = last.map_or(0, |last| last.file + 1);
+        let files = self.files.iter().take(files);
+        files.filter_map(move |file| Some((file, file.end.or(last)?.base)))
+    }
+
+    /// The same frames under other names: `paths` are links to the files.
+    pub(crate) fn linked_at(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let mut linked = self.clone();
+        for (file, path) in linked.files.iter_mut().zip(paths) {
+            file.path = path;
+        }
+        linked
+    }
+
+    /// The same frames in one file: behind a header of `header` bytes, one after the other.
+    pub(crate) fn copied_to(&self, path: &Path, id: FileId, header: u64) -> Self {
+        let mut copy = Self::default();
+        copy.begin_file(path, id, header);
+        let mut end = (0, 0);
+        for index in 0..self.points.len() {
+            let Some(point) = self.points.get(index) else {
+                break;
+            };
+            let start = match end {
+                (file, bytes) if file == point.file && index > 0 => bytes,
+                _ => self.files[point.file].header,
+            };
+            copy.push(
+                point.base.bytes - start,
+                point.base.events,
+                point.base.digest,
+            );
+            end = (point.file, point.base.bytes);
+        }
+        copy
+    }
+}
+
+/// What a writer knows of everything that is stored: the frames, the length, and the digest also where there are no frames.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    container: Container,
+    frames: Prefix,
+    events: LogOffset,
+    digest: RunningDigest,
+}
+
+impl Written {
+    /// Nothing yet.
+    pub(crate) fn new(container: Container) -> Self {
+        Self {
+            container,
+            frames: Prefix::default(),
+            events: LogOffset::START,
+            digest: RunningDigest::START,
+        }
+    }
+
+    /// What frames that lie somewhere already hold.
+    pub(crate) fn of(frames: Prefix) -> Self {
+        Self {
+            container: Container::Zstd,
+            events: frames.events(),
+            digest: frames
+                .points
+                .last()
+                .map_or(RunningDigest::START, |point| point.base.digest),
+            frames,
+        }
+    }
+
+    pub(crate) const fn frames(&self) -> &Prefix {
+        &self.frames
+    }
+
+    pub(crate) const fn events(&self) -> LogOffset {
+        self.events
+    }
+
+    pub(crate) const fn digest(&self) -> RunningDigest {
+        self.digest
+    }
+
+    /// Goes on in a file whose header has so many bytes.
+    pub(crate) fn begin_file(&mut self, path: &Path, id: FileId, header: u64) {
+        self.frames.begin_file(path, id, header);
+    }
+
+    /// Takes a batch that was stored: one frame, or lines, with which the log has the length `events`.
+    pub(crate) fn push(&mut self, batch: &[u8], events: LogOffset) {
+        self.digest.push_all(self.container, batch);
+        self.events = events;
+        if self.container == Container::Zstd {
+            self.frames.push(batch.len() as u64, events, self.digest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: u8) -> RunningDigest {
+        let mut digest = RunningDigest::START;
+        digest.push(&[number]);
+        digest
+    }
+
+    fn base(frames: u64, bytes: u64, events: u64, number: u8) -> Base {
+        Base {
+            frames,
+            bytes,
+            events: LogOffset::new(events),
+            digest: digest(number),
+        }
+    }
+
+    /// Frames of 10, 20 and 30 bytes in one file, and of 5 in another.
+    fn prefix() -> Prefix {
+        let mut prefix = Prefix::default();
+        prefix.begin_file(Path::new("a"), FileId(1, 1), 7);
+        prefix.push(10, LogOffset::new(2), digest(1));
+        prefix.push(20, LogOffset::new(5), digest(2));
+        prefix.push(30, LogOffset::new(6), digest(3));
+        prefix.begin_file(Path::new("b"), FileId(1, 2), 9);
+        prefix.push(5, LogOffset::new(8), digest(4));
+        prefix
+    }
+
+    fn bases(prefix: &Prefix) -> Vec<(&str, Base)> {
+        let files = prefix.files();
+        files
+            .map(|(file, base)| (file.path.to_str().unwrap(), base))
+            .collect()
+    }
+
+    #[test]
+    fn a_cut_keeps_the_frames_that_lie_whole_ahead_of_it() {
+        let whole = ("a", base(3, 67, 6, 3));
+        let cases: [(u64, Vec<(&str, Base)>); 7] = [
+            (0, vec![]),
+            (1, vec![]),
+            (2, vec![("a", base(1, 17, 2, 1))]),
+            (5, vec![("a", base(2, 37, 5, 2))]),
+            (7, vec![whole]),
+            (8, vec![whole, ("b", base(1, 14, 8, 4))]),
+            (9, vec![whole, ("b", base(1, 14, 8, 4))]),
+        ];
+        for (len, expected) in cases {
+            assert_eq!(bases(&prefix().cut(LogOffset::new(len))), expected, "{len}");
+        }
+        assert_eq!(bases(&prefix().without_last()), [whole]);
+    }
+
+    #[test]
+    fn copied_frames_keep_their_events_and_digests() {
+        let copy = prefix().copied_to(Path::new("c"), FileId(2, 1), 100);
+        let expected = [(2, 110, 1), (5, 130, 2), (6, 160, 3), (8, 165, 4)];
+        for (frames, (events, bytes, number)) in (1..).zip(expected) {
+            let cut = copy.cut(LogOffset::new(events));
+            assert_eq!(bases(&cut), [("c", base(frames, bytes, events, number))]);
+        }
+    }
+}
