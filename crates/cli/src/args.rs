@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Fork(Fork),
     /// Say whether session files are sound, and if not, what is wrong and where; never writes
     Check(Check),
+    /// Write a session as one self-contained file of the current format, to carry it elsewhere
+    Export(Export),
     /// Write a session file of an older format version as one of the current version, beside it
     Convert(Convert),
     /// Make a new session of the sound beginning of a damaged file, and say what is lost
@@ -152,6 +154,10 @@ pub(crate) struct Fork {
     /// The id of the fork [default: a new one]
     #[arg(long, value_name = "CHILD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) id: Option<String>,
+
+    /// Copy what the fork inherits, so that every tool for this format reads its file; else it is linked where it can be
+    #[arg(long)]
+    pub(crate) portable: bool,
 }
 
 #[derive(Debug, Args)]
@@ -174,6 +180,17 @@ pub(crate) struct Convert {
     /// The directory for the new file [default: that of the old one]
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The session: an id or a session file; it is only read
+    #[arg(value_name = "ID|FILE", value_parser = OsStringValueParser::new().try_map(named))]
+    pub(crate) source: OsString,
+
+    /// The new file: compressed if its name ends in .zstd, else lines of JSON; never replaces one that is there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use offshoot_agent::SessionService;
 use offshoot_format::Container;
-use offshoot_store::{HOME_MARKER, JsonlStore};
+use offshoot_store::{ForkLayout, HOME_MARKER, JsonlStore};
 
 use crate::failure::Failure;
 use crate::system;
@@ -45,7 +45,12 @@ impl Home {
     }
 
     pub(crate) fn service(&self) -> SessionService {
-        SessionService::new(Arc::new(self.store()), system::env())
+        self.service_keeping(ForkLayout::default())
+    }
+
+    pub(crate) fn service_keeping(&self, forks: ForkLayout) -> SessionService {
+        let store = self.store().keeping_forks(forks);
+        SessionService::new(Arc::new(store), system::env())
     }
 
     /// Says so if what is named as the home cannot be one. A home that is not there yet can.

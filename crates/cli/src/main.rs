@@ -61,6 +61,7 @@ fn run(cli: &Cli) -> Result<bool, Failure> {
         Command::Show(args) => commands::show::run(args, &home, cli.json, out).map(|()| true),
         Command::Fork(args) => commands::fork::run(args, &home, cli.json, out).map(|()| true),
         Command::Check(args) => commands::check::run(args, &home, cli.json, out),
+        Command::Export(args) => commands::export::run(args, &home, cli.json, out).map(|()| true),
         Command::Convert(args) => commands::convert::run(args, &home, cli.json, out).map(|()| true),
         Command::Salvage(args) => commands::salvage::run(args, &home, cli.json, out).map(|()| true),
     };

@@ -9,7 +9,7 @@ use offshoot_format::{
     Container, FormatError, StoredHeader, StoredLine, decode_as, read_header, stored_lines,
 };
 use offshoot_session::SessionId;
-use offshoot_store::{Persistence as _, Prefix, ReadSession, StoreError};
+use offshoot_store::{LogBytes, Persistence as _, Prefix, ReadSession, StoreError};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -116,7 +116,8 @@ pub(crate) fn read_file(path: &Path) -> Result<ReadSession, FileFailure> {
 pub(crate) struct FileBytes {
     path: PathBuf,
     modified: i64,
-    bytes: Vec<u8>,
+    container: Container,
+    log: LogBytes,
 }
 
 impl FileBytes {
@@ -133,44 +134,47 @@ impl FileBytes {
         Ok(Self {
             path: path.to_owned(),
             modified,
-            bytes,
+            container: container_of(path, &bytes),
+            log: LogBytes::of_file(path, bytes).map_err(FileFailure::Store)?,
         })
     }
 
     pub(crate) fn decode(&self) -> Result<ReadSession, StoreError> {
         let path = self.path.clone();
-        match decode_as(self.container(), &self.bytes) {
+        match decode_as(self.container, self.log.bytes()) {
             Ok(stored) => Ok(ReadSession {
-                stored,
+                stored: self.log.in_own_file(stored),
                 path,
                 modified: self.modified,
                 shareable: Prefix::default(),
             }),
-            Err(source) => Err(StoreError::Format { path, source }),
+            Err(source) => {
+                let source = self.log.error_in_own_file(source);
+                Err(StoreError::Format { path, source })
+            }
         }
     }
 
     /// The lines as they stand in the file.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Result<StoredLine<'_>, FormatError>> {
-        stored_lines(self.container(), &self.bytes)
+        stored_lines(self.container, self.log.bytes())
     }
 
     /// The header, also of a file that is damaged behind it.
     pub(crate) fn header(&self) -> Result<StoredHeader, FormatError> {
-        read_header(self.container(), &self.bytes).and_then(|line| StoredHeader::read(&line))
+        read_header(self.container, self.log.bytes()).and_then(|line| StoredHeader::read(&line))
     }
+}
 
-    /// A name that says how the file is packed is believed, so that damage to its first bytes is called damage.
-    fn container(&self) -> Container {
-        let by_name = self
-            .path
-            .extension()
-            .is_some_and(|extension| extension == "zstd");
-        if by_name && !self.bytes.is_empty() {
-            Container::Zstd
-        } else {
-            Container::detect(&self.bytes)
-        }
+/// A name that says how the file is packed is believed, so that damage to its first bytes is called damage.
+fn container_of(path: &Path, bytes: &[u8]) -> Container {
+    let by_name = path
+        .extension()
+        .is_some_and(|extension| extension == "zstd");
+    if by_name && !bytes.is_empty() {
+        Container::Zstd
+    } else {
+        Container::detect(bytes)
     }
 }
 

@@ -98,6 +98,12 @@ struct Gate {
 }
 
 impl BranchHeader {
+    /// Whether the first line is that of a branch, of whatever version.
+    #[must_use]
+    pub fn is_branch(line: &str) -> bool {
+        serde_json::from_str::<Gate>(line).is_ok_and(|gate| gate.r#type.as_deref() == Some(TYPE))
+    }
+
     /// Reads the first line, without its line feed.
     ///
     /// # Errors

@@ -92,6 +92,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
         fs::remove_file(path)
     }
 
+    /// Makes size and content of a file durable, whoever has written them.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        File::open(path).and_then(|file| file.sync_all())
+    }
+
     /// Makes the names in a directory durable.
     ///
     /// # Errors

@@ -144,6 +144,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// Something has the name that a new file was to get.
+    #[error("`{}` is there already", path.display())]
+    FileExists {
+        /// The path.
+        path: PathBuf,
+    },
     /// A damaged file of which nothing can be saved.
     #[error("not one event of `{}` can be saved: {reason}", path.display())]
     NothingSound {
@@ -186,6 +192,7 @@ impl StoreError {
             Self::Io { .. } => "IO_ERROR",
             Self::GenerationConflict { .. } => "GENERATION_CONFLICT",
             Self::AlreadyCurrent { .. } => "ALREADY_CURRENT",
+            Self::FileExists { .. } => "FILE_EXISTS",
             Self::NothingSound { .. } => "NOTHING_SOUND",
             Self::Poisoned { .. } => "WRITER_POISONED",
         }
@@ -219,6 +226,9 @@ impl StoreError {
                 Some("move one of them away, or choose another directory with --to; nothing was changed".into())
             }
             Self::AlreadyCurrent { .. } => Some("it is opened and written as it is".into()),
+            Self::FileExists { .. } => {
+                Some("name another file, or move this one away; nothing was changed".into())
+            }
             Self::NothingSound { .. } => {
                 Some("restore it from a backup; `offshoot show FILE --stored` prints what stands in it".into())
             }

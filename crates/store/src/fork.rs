@@ -13,7 +13,9 @@
 use offshoot_format::{BranchHeader, Container, RunningDigest};
 use offshoot_session::{ForkSeed, SessionHeader};
 
-use crate::layout::Generation;
+use crate::disk::{Disk, parent};
+use crate::layout::{Generation, LOCK_NAME};
+use crate::lock::Lock;
 use crate::prefix::{FileId, Prefix};
 use crate::writer::{Beginning, Inherited, Unpublished, Writer};
 use crate::{JsonlStore, StoreError, read};
@@ -40,14 +42,18 @@ pub(crate) fn store_fork(
         Container::Zstd => shareable.cut(seed.inherited_event_count()),
         Container::Raw => Prefix::default(),
     };
-    if shared.events().get() > 0 && store.links_forks() {
+    let linked = match store.links_forks() {
+        true => Linkable::of(store, &shared),
+        false => None,
+    };
+    if let Some(Linkable { frames, _writer }) = linked {
         let branch = BranchHeader {
             session: header.clone(),
-            bases: shared.files().map(|(_, base)| base).collect(),
+            bases: frames.files().map(|(_, base)| base).collect(),
         };
         let beginning = branch.encode().map(|header| Beginning {
             header,
-            inherited: Inherited::Linked(shared.clone()),
+            inherited: Inherited::Linked(frames),
         });
         match publish(store, header, seed, Generation::BRANCH, beginning) {
             Err(Unpublished::CannotLink) => {}
@@ -87,6 +93,41 @@ fn publish(
     let own: Vec<_> = seed.log().events_from(stored).cloned().collect();
     writer.append_first(&own)?;
     Ok(writer)
+}
+
+/// Frames that are durable, and stay so at least until the fork is there.
+struct Linkable {
+    frames: Prefix,
+    /// Keeps writers away from a source that has none, as long as its last frame might be taken back by one.
+    _writer: Option<Lock>,
+}
+
+impl Linkable {
+    fn of(store: &JsonlStore, shared: &Prefix) -> Option<Self> {
+        let writer = hold(&*store.disk, shared);
+        let frames = match writer {
+            Some(_) => shared.clone(),
+            None => shared.clone().durable(),
+        };
+        (frames.events().get() > 0).then_some(Self {
+            frames,
+            _writer: writer,
+        })
+    }
+}
+
+/// Makes sure of the last frame of a session that nobody writes: it is still there, and then durable. Readers take no lock;
+/// this is one for as long as it takes to store a fork, shared by all who fork the session.
+fn hold(disk: &dyn Disk, shared: &Prefix) -> Option<Lock> {
+    let (file, start, base, mut digest) = shared.unsure_frame()?;
+    let lock = Lock::share(&parent(&file.path).join(LOCK_NAME))?;
+    let (bytes, meta) = read::range(&file.path, start, base.bytes).ok()?;
+    let (end, _) = digest.push_all(Container::Zstd, &bytes);
+    let is_it = FileId::of(&meta) == file.id && end == bytes.len() && digest == base.digest;
+    if !is_it || disk.sync_file(&file.path).is_err() {
+        return None;
+    }
+    Some(lock)
 }
 
 /// The frames themselves, or nothing if they are no longer where they were.

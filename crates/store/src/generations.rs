@@ -17,6 +17,7 @@ use offshoot_session::SessionHeader;
 use crate::disk::{Disk, Draft, PublishError, RealDisk, create_dirs};
 use crate::layout::{Generation, LOCK_NAME, session_dir};
 use crate::lock::Lock;
+use crate::logbytes::LogBytes;
 use crate::{JsonlStore, StoreError};
 
 /// What a session that was brought up in memory looks like as a current file.
@@ -127,6 +128,7 @@ pub struct Converted {
 pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> {
     let bytes = crate::read::whole(file)?;
     let container = container_of(file, &bytes);
+    let bytes = LogBytes::of_file(file, bytes)?.bytes;
     let failed = |source| StoreError::Format {
         path: file.to_owned(),
         source,

@@ -30,7 +30,7 @@ pub struct JsonlStore {
     tree: Tree,
     container: Container,
     forks: ForkLayout,
-    disk: Arc<dyn Disk>,
+    pub(crate) disk: Arc<dyn Disk>,
     claims: Claims,
 }
 
@@ -145,6 +145,14 @@ impl JsonlStore {
         Ok(stored)
     }
 
+    /// A session's bytes, and what they hold.
+    pub(crate) fn load(&self, id: &SessionId) -> Result<(LogBytes, StoredSession), StoreError> {
+        let found = self.tree.find(id)?;
+        let (bytes, _) = bytes_of(&found)?;
+        let stored = self.admit(id, &found, &bytes)?;
+        Ok((bytes, stored))
+    }
+
     /// What the sessions that this one delegated work to prove about it. One that cannot be read proves nothing, and is
     /// listed with its own fault.
     pub(crate) fn children_of(&self, id: &SessionId) -> Result<Vec<ChildEvidence>, StoreError> {
@@ -248,7 +256,7 @@ impl Persistence for JsonlStore {
         let stored = self.admit(id, &found, &bytes)?;
         Ok(ReadSession {
             shareable: shareable(&found, &bytes, &stored, &meta),
-            stored,
+            stored: bytes.in_own_file(stored),
             path: found.place.path,
             modified: modified(&meta),
         })
@@ -349,7 +357,7 @@ fn shareable(found: &Found, bytes: &LogBytes, stored: &StoredSession, meta: &Met
     match stored.tail {
         // Its writer has begun with what comes behind it, so the last whole frame is durable too.
         Some(_) => frames,
-        None => frames.without_last(),
+        None => frames.with_unsure_end(),
     }
 }
 

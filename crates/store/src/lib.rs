@@ -28,8 +28,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bases;
 mod disk;
 mod error;
+mod export;
 mod fork;
 mod generations;
 mod jsonl;
@@ -48,10 +50,12 @@ mod writer;
 
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;
+pub use export::{Exported, export_file};
 pub use fork::ForkLayout;
 pub use generations::{Converted, convert};
 pub use jsonl::JsonlStore;
 pub use layout::HOME_MARKER;
+pub use logbytes::LogBytes;
 pub use persistence::{Listed, OpenSession, Persistence, ReadSession, Repair, SessionWriter};
 pub use prefix::Prefix;
 pub use revision::Revision;

@@ -53,6 +53,14 @@ impl Lock {
         Err(owned())
     }
 
+    /// Keeps writers away, if there is none and the lock file is there. Whoever else does this is no hindrance.
+    pub(crate) fn share(path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        file.try_lock_shared().ok()?;
+        let lock = Self { file };
+        is_same_file(&lock.file, path).then_some(lock)
+    }
+
     /// Waits for the lock on a directory; nobody holds it longer than it takes to publish one file. `None` where the file
     /// system locks no directories: there only the check that follows stands between two processes.
     pub(crate) fn directory(dir: &Path) -> Option<Self> {

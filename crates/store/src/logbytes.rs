@@ -4,18 +4,18 @@ use std::io;
 use std::path::Path;
 
 use offshoot_format::{
-    Base, BranchHeader, Container, FormatError, FrameScan, RunningDigest, StoredSession, base_name,
-    read_header, scan_frame,
+    Base, BranchHeader, Container, FormatError, FrameScan, Place, RunningDigest, StoredSession,
+    base_name, read_header, scan_frame,
 };
 use offshoot_session::LogOffset;
 
 use crate::StoreError;
+use crate::generations::container_of;
 use crate::prefix::{FileId, Prefix};
 
 /// The bytes of a log at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogBytes {
-    /// The self-contained file.
+pub struct LogBytes {
     pub(crate) bytes: Vec<u8>,
     /// What of it lies where; `None` for a file that is self-contained itself.
     branch: Option<Branch>,
@@ -36,6 +36,57 @@ impl LogBytes {
             bytes,
             branch: None,
         }
+    }
+
+    /// What a session file anywhere holds, from the bytes of that file: a branch is put together with its bases, which must
+    /// lie beside it.
+    ///
+    /// # Errors
+    /// A base that cannot be read or is not what it was. What is wrong with the file itself shows when it is decoded.
+    pub fn of_file(path: &Path, bytes: Vec<u8>) -> Result<Self, StoreError> {
+        let is_branch = container_of(path, &bytes) == Container::Zstd
+            && read_header(Container::Zstd, &bytes)
+                .is_ok_and(|line| BranchHeader::is_branch(&line));
+        match is_branch {
+            true => Self::of_branch(path, &bytes),
+            false => Ok(Self::whole(bytes)),
+        }
+    }
+
+    /// The self-contained file: what lies on the disk, or the V4 file that a branch stands for.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// A place in the self-contained file, as one in the session's own file.
+    #[must_use]
+    pub fn place_in_own_file(&self, place: Place) -> Place {
+        let (bytes, lines) = self.ahead();
+        place.moved_back(bytes, lines)
+    }
+
+    /// What an error says about the self-contained file, said of the session's own file.
+    #[must_use]
+    pub fn error_in_own_file(&self, error: FormatError) -> FormatError {
+        let (bytes, lines) = self.ahead();
+        error.moved_back(bytes, lines)
+    }
+
+    /// What was read, with the place of a torn tail as one in the session's own file.
+    #[must_use]
+    pub fn in_own_file(&self, mut stored: StoredSession) -> StoredSession {
+        if let Some(tail) = &mut stored.tail {
+            tail.place = self.place_in_own_file(tail.place);
+            tail.keep = self.own_offset(tail.keep);
+        }
+        stored
+    }
+
+    /// How many bytes and lines of the self-contained file lie ahead of the session's own, without its header.
+    fn ahead(&self) -> (u64, u64) {
+        let ahead = |branch: &Branch| (branch.own_at - branch.header, self.shared().get());
+        self.branch.as_ref().map_or((0, 0), ahead)
     }
 
     /// Puts a branch together with its bases, which lie in the same directory.
@@ -84,14 +135,6 @@ impl LogBytes {
     /// How long the session's own file is.
     pub(crate) fn own_size(&self) -> u64 {
         self.own_offset(self.bytes.len() as u64)
-    }
-
-    /// What an error says about the self-contained file, about the one on the disk.
-    pub(crate) fn in_own_file(&self, error: FormatError) -> FormatError {
-        match &self.branch {
-            None => error,
-            Some(branch) => error.moved_back(branch.own_at - branch.header, self.shared().get()),
-        }
     }
 
     /// How much of the log lies in other sessions' files.

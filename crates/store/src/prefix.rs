@@ -17,6 +17,17 @@ use offshoot_session::{LogOffset, SharedVec};
 pub struct Prefix {
     files: Vec<FrameFile>,
     points: SharedVec<Point>,
+    last: Last,
+}
+
+/// What is known about the last frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Last {
+    /// It is durable: its writer says so, or has begun with what comes behind it, which it does only then.
+    #[default]
+    Durable,
+    /// It is in the file, and nothing is behind it: perhaps its writer will have to take it back.
+    Unsure,
 }
 
 /// A file that frames of a session lie in.
@@ -86,14 +97,37 @@ impl Prefix {
         cut
     }
 
-    /// All but the last frame: nobody but the writer knows whether that is durable, as long as nothing stands behind it. It
-    /// begins the next one only when the one before is.
-    pub(crate) fn without_last(mut self) -> Self {
-        self.keep(self.points.len().saturating_sub(1));
+    /// Nobody knows whether the last frame is durable.
+    pub(crate) const fn with_unsure_end(mut self) -> Self {
+        self.last = Last::Unsure;
+        self
+    }
+
+    /// Where the last frame begins and ends in its file, and the digest ahead of it, if nobody knows whether it is durable.
+    pub(crate) fn unsure_frame(&self) -> Option<(&FrameFile, u64, Base, RunningDigest)> {
+        let last = *self.points.last().filter(|_| self.last == Last::Unsure)?;
+        let file = self.files.get(last.file)?;
+        let before = self.points.len().checked_sub(2);
+        let before = before.and_then(|at| self.points.get(at));
+        let start = before
+            .filter(|before| before.file == last.file)
+            .map_or(file.header, |before| before.base.bytes);
+        let digest = before.map_or(RunningDigest::START, |before| before.base.digest);
+        Some((file, start, last.base, digest))
+    }
+
+    /// All but a last frame of which nobody knows whether it is durable.
+    pub(crate) fn durable(mut self) -> Self {
+        if self.last == Last::Unsure {
+            self.keep(self.points.len().saturating_sub(1));
+        }
         self
     }
 
     fn keep(&mut self, points: usize) {
+        if points < self.points.len() {
+            self.last = Last::Durable;
+        }
         self.points.truncate(points);
         let files = self.points.last().map_or(0, |last| last.file + 1);
         self.files.truncate(files);
@@ -290,7 +324,10 @@ mod tests {
         for (len, expected) in cases {
             assert_eq!(bases(&prefix().cut(LogOffset::new(len))), expected, "{len}");
         }
-        assert_eq!(bases(&prefix().without_last()), [whole]);
+        assert_eq!(bases(&prefix().durable()).len(), 2);
+        let unsure = prefix().with_unsure_end();
+        assert_eq!(bases(&unsure.clone().durable()), [whole]);
+        assert_eq!(bases(&unsure.cut(LogOffset::new(7)).durable()), [whole]);
     }
 
     #[test]

@@ -72,14 +72,18 @@ pub(crate) fn whole(path: &Path) -> Result<Vec<u8>, StoreError> {
 
 /// The first `len` bytes of a file, or all that there are.
 pub(crate) fn beginning(path: &Path, len: u64) -> Result<(Vec<u8>, Metadata), StoreError> {
+    range(path, 0, len)
+}
+
+/// The bytes of a file from `start` to `end`, as far as there are any.
+pub(crate) fn range(path: &Path, start: u64, end: u64) -> Result<(Vec<u8>, Metadata), StoreError> {
     let failed = |error| StoreError::io("read", path)(error);
     let mut file = open(path)?;
     let meta = file.metadata().map_err(failed)?;
-    let mut bytes = Vec::with_capacity(usize::try_from(len.min(meta.len())).unwrap_or(0));
-    file.by_ref()
-        .take(len)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    let len = end.min(meta.len()).saturating_sub(start);
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+    file.seek(io::SeekFrom::Start(start)).map_err(failed)?;
+    file.take(len).read_to_end(&mut bytes).map_err(failed)?;
     Ok((bytes, meta))
 }
 
@@ -92,15 +96,14 @@ pub(crate) fn decode(
     check_not_newer(found)
         .and_then(|()| decode_with(found.generation.container, &log.bytes, children))
         .and_then(|stored| check_version(found, stored.version).map(|()| stored))
-        .map_err(|source| format(found, log.in_own_file(source)))
+        .map_err(|source| format(found, log.error_in_own_file(source)))
 }
 
 /// The header alone: the first line, or the first frame.
 pub(crate) fn header_of(found: &Found) -> Result<SessionHeader, StoreError> {
     let path = &found.place.path;
     check_not_newer(found).map_err(|source| format(found, source))?;
-    let bytes =
-        head(open(path)?, found.generation.container).map_err(StoreError::io("read", path))?;
+    let bytes = head_of(path, found.generation.container)?;
     let line = read_header(found.generation.container, &bytes);
     let header = match found.generation.form {
         Form::Branch(_) => line
@@ -152,6 +155,11 @@ fn open(path: &Path) -> Result<File, StoreError> {
             false => "neither a file nor a directory",
         },
     })
+}
+
+/// The beginning of a file, with at least the whole header if there is one.
+pub(crate) fn head_of(path: &Path, container: Container) -> Result<Vec<u8>, StoreError> {
+    head(open(path)?, container).map_err(StoreError::io("read", path))
 }
 
 fn head(mut file: File, container: Container) -> io::Result<Vec<u8>> {

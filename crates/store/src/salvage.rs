@@ -10,7 +10,7 @@ use offshoot_format::{Loss, salvage};
 use offshoot_session::{MAX_SAFE_INTEGER, SeedError, SessionId, build_fork_seed};
 
 use crate::generations::container_of;
-use crate::{JsonlStore, Persistence as _, Prefix, StoreError};
+use crate::{JsonlStore, LogBytes, Persistence as _, Prefix, StoreError};
 
 /// What was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +50,14 @@ pub fn salvage_into(
     })?;
     let bytes = crate::read::whole(file)?;
     let container = container_of(file, &bytes);
-    let saved = salvage(container, &bytes).map_err(|source| StoreError::Format {
+    let log = LogBytes::of_file(file, bytes)?;
+    let mut saved = salvage(container, log.bytes()).map_err(|source| StoreError::Format {
         path: file.to_owned(),
-        source,
+        source: log.error_in_own_file(source),
     })?;
+    if let Some(loss) = &mut saved.loss {
+        loss.place = log.place_in_own_file(loss.place);
+    }
     let Some(last) = saved.log.end().last() else {
         return Err(StoreError::NothingSound {
             path: file.to_owned(),

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use offshoot_agent::{AgentError, Fork, SessionService};
 use offshoot_session::{ForkError, Seq, SessionId};
-use offshoot_store::ReadSession;
+use offshoot_store::{ForkLayout, ReadSession};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -35,7 +35,10 @@ pub(crate) fn run(
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
     let read = source.read(home)?;
-    let service = home.service();
+    let service = match args.portable {
+        true => home.service_keeping(ForkLayout::Portable),
+        false => home.service(),
+    };
     let child = args.id.clone().map(SessionId::new);
     let fork = prepare(&service, &read, &args.source, args.at, child)?;
     home.ensure()?;

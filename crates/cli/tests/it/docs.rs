@@ -29,8 +29,8 @@ fn section<'a>(docs: &'a str, heading: &str) -> &'a str {
     &body[..end.unwrap_or(body.len())]
 }
 
-const COMMANDS: [&str; 8] = [
-    "demo", "run", "ls", "show", "fork", "check", "convert", "salvage",
+const COMMANDS: [&str; 9] = [
+    "demo", "run", "ls", "show", "fork", "check", "export", "convert", "salvage",
 ];
 
 #[test]

@@ -28,6 +28,7 @@ fn without_a_command_the_help_is_shown() {
       show     Show a session: its events, the messages the model sees, or a request as it was sent
       fork     Branch a session off at an event; the source is only read
       check    Say whether session files are sound, and if not, what is wrong and where; never writes
+      export   Write a session as one self-contained file of the current format, to carry it elsewhere
       convert  Write a session file of an older format version as one of the current version, beside it
       salvage  Make a new session of the sound beginning of a damaged file, and say what is lost
       help     Print this message or the help of the given subcommand(s)

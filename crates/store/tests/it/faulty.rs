@@ -150,6 +150,10 @@ impl Disk for FaultyDisk {
         RealDisk.remove(path)
     }
 
+    fn sync_file(&self, _: &Path) -> io::Result<()> {
+        self.step()
+    }
+
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         self.step()
     }

@@ -12,6 +12,7 @@ mod conformance;
 mod crash;
 mod dsh_home;
 mod evidence;
+mod exports;
 mod faulty;
 mod generations;
 mod layout;
