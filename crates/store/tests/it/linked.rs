@@ -561,7 +561,7 @@ fn damage_in_the_own_part_is_told_with_its_place_in_the_branch_file() {
         FrameScan::Complete(length) => length,
         FrameScan::Incomplete => panic!("no header"),
     };
-    let mut damaged = clean.clone();
+    let mut damaged = clean;
     damaged[start + 12] ^= 0xFF;
     write(&path, &damaged);
     let error = store.read(&"child".into()).unwrap_err();
