@@ -7,7 +7,9 @@ use std::sync::Arc;
 use offshoot_session::{
     ForkError, ForkSeed, LiveSession, Seq, SessionHeader, SessionId, SessionStore, build_fork_seed,
 };
-use offshoot_store::{Listed, Persistence, Prefix, ReadSession, Repair, SessionWriter, StoreError};
+use offshoot_store::{
+    Listed, Persistence, Prefix, ReadSession, Repair, SessionWriter, StoreError, StoredFork,
+};
 
 use crate::AgentError;
 use crate::env::Env;
@@ -156,6 +158,21 @@ impl SessionService {
             seed,
             shareable: source.shareable.cut(cut.after()),
         })
+    }
+
+    /// Forks a stored session without reading it, where that can be done; `None` leaves it to [`Self::prepare_fork`].
+    ///
+    /// # Errors
+    /// See [`Persistence::fork_unread`].
+    pub fn fork_unread(
+        &self,
+        source: &SessionId,
+        at: Option<Seq>,
+        child: Option<SessionId>,
+    ) -> Result<Option<StoredFork>, StoreError> {
+        let child = child.unwrap_or_else(|| self.fresh_id());
+        let created_at = u64::try_from(self.env.now()).unwrap_or(0);
+        self.persistence.fork_unread(source, at, &child, created_at)
     }
 
     /// Stores a fork: header, prefix, marker and closers appear together.

@@ -1,6 +1,6 @@
 //! The typed view of payloads: exactly what folds, closers and the core checks read (`reference/persistence.md` §5.1).
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::json::{ModelText, Object, ahead, count, non_empty, present, read};
@@ -8,7 +8,7 @@ use crate::message;
 use crate::{EventKind, Seq};
 
 /// A turn and a step of it. Both count from 1; steps start again in every turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "an object")]
 pub struct StepRef {
     /// The turn.

@@ -6,7 +6,7 @@
 
 use std::borrow::Borrow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::body::{Body, StepRef};
 use crate::event::{EventDraft, RowOrder, SurfaceOp};
@@ -65,7 +65,7 @@ impl CloseCause {
 }
 
 /// A call of the open step that has no result yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCall {
     /// The provider's name for the call.
     pub id: Box<str>,
@@ -77,11 +77,14 @@ pub struct PendingCall {
     pub started: Option<Seq>,
 }
 
-/// What is open at the end of a log.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What is open at the end of a log. Its serialised form is for caches: no file of a session has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTail {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     turn: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     step: Option<StepRef>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pending: Vec<PendingCall>,
 }
 
@@ -102,6 +105,15 @@ impl OpenTail {
     #[must_use]
     pub fn pending(&self) -> &[PendingCall] {
         &self.pending
+    }
+
+    /// What is open once these events, the next ones of its log, have been added.
+    #[must_use]
+    pub fn with<E: Borrow<Event>>(mut self, events: impl IntoIterator<Item = E>) -> Self {
+        for event in events {
+            self.apply(event.borrow());
+        }
+        self
     }
 
     pub(crate) fn apply(&mut self, event: &Event) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::closers::CloseCause;
+use crate::closers::{CloseCause, OpenTail};
 use crate::event::{EventDraft, RowError, RowOrder};
 use crate::fold::{CompletedPrefix, Finding};
 use crate::{Event, EventKind, EventLog, LogOffset, Seq};
@@ -126,14 +126,8 @@ pub fn build_fork_seed(log: &EventLog, boundary: Seq) -> Result<ForkSeed, ForkEr
         });
     };
     let inherited = boundary.after();
-    let time = last.time();
     let mut seed = log.prefix(inherited);
-    let marker = end_seed(inherited, time, true)
-        .expect("BUG: the time of an event of the log is a valid time");
-    let closers = seed
-        .open_tail()
-        .closers(marker.seq().after(), time, CloseCause::Forked);
-    for event in std::iter::once(marker).chain(closers) {
+    for event in fork_closers(seed.open_tail(), last) {
         seed.push(event)
             .expect("BUG: marker and closers fit the prefix they were made for");
     }
@@ -141,6 +135,16 @@ pub fn build_fork_seed(log: &EventLog, boundary: Seq) -> Result<ForkSeed, ForkEr
         log: seed,
         inherited,
     })
+}
+
+/// What a fork adds behind its last inherited event, at which this is open: the marker, and what closes an open turn.
+#[must_use]
+pub fn fork_closers(open: &OpenTail, last: &Event) -> Vec<Event> {
+    let (inherited, time) = (last.seq().after(), last.time());
+    let marker = end_seed(inherited, time, true)
+        .expect("BUG: the time of an event of a log is a valid time");
+    let closers = open.closers(marker.seq().after(), time, CloseCause::Forked);
+    std::iter::once(marker).chain(closers).collect()
 }
 
 impl EventLog {

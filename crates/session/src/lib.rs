@@ -53,7 +53,9 @@ pub use closers::{
 pub use derive::DerivedMessage;
 pub use event::{Event, EventDraft, RowError, SurfaceOp};
 pub use fold::{Finding, PendingInput};
-pub use fork::{ForkError, ForkSeed, NotContinuable, build_fork_seed, latest_completed_boundary};
+pub use fork::{
+    ForkError, ForkSeed, NotContinuable, build_fork_seed, fork_closers, latest_completed_boundary,
+};
 pub use header::{Origin, SessionHeader};
 pub use ids::{LogOffset, MAX_SAFE_INTEGER, Seq, SessionId};
 pub use json::Object;

@@ -84,6 +84,18 @@ pub trait Disk: Send + Sync + fmt::Debug {
         fs::hard_link(from, to)
     }
 
+    /// Gives a file another name, in place of whatever has it. Never for a log.
+    ///
+    /// # Errors
+    /// See the trait.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the seam; what is replaced is never a log"
+    )]
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
     /// Removes a name of a file.
     ///
     /// # Errors
@@ -269,7 +281,10 @@ impl<'a> Draft<'a> {
 
 /// A file that nobody else has: the process and a counter, twelve hex digits as readers expect them. A name that an
 /// earlier process with the same number has left behind is passed over.
-fn create_temporary(disk: &dyn Disk, path: &Path) -> io::Result<(PathBuf, Box<dyn LogFile>)> {
+pub(crate) fn create_temporary(
+    disk: &dyn Disk,
+    path: &Path,
+) -> io::Result<(PathBuf, Box<dyn LogFile>)> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -10,9 +10,12 @@
 //! frames are copied as they are. Only where there are no frames (a raw log, an older format, a file outside of the home)
 //! are the events packed anew.
 
-use offshoot_format::{BranchHeader, Container, RunningDigest};
-use offshoot_session::{ForkSeed, SessionHeader};
+use std::sync::Arc;
 
+use offshoot_format::{BranchHeader, Container, FormatError, RunningDigest};
+use offshoot_session::{Event, ForkSeed, LogOffset, SessionHeader};
+
+use crate::checkpoints::Cut;
 use crate::disk::{Disk, parent};
 use crate::layout::{Generation, LOCK_NAME};
 use crate::lock::Lock;
@@ -46,16 +49,9 @@ pub(crate) fn store_fork(
         true => Linkable::of(store, &shared),
         false => None,
     };
-    if let Some(Linkable { frames, _writer }) = linked {
-        let branch = BranchHeader {
-            session: header.clone(),
-            bases: frames.files().map(|(_, base)| base).collect(),
-        };
-        let beginning = branch.encode().map(|header| Beginning {
-            header,
-            inherited: Inherited::Linked(frames),
-        });
-        match publish(store, header, seed, Generation::BRANCH, beginning) {
+    if let Some(linkable) = linked {
+        let own = |from| seed.log().events_from(from).cloned().collect();
+        match linkable.publish(store, header, own) {
             Err(Unpublished::CannotLink) => {}
             Err(Unpublished::Failed(error)) => return Err(error),
             Ok(writer) => return Ok(writer),
@@ -68,12 +64,13 @@ pub(crate) fn store_fork(
     let beginning = container
         .header(header)
         .map(|header| Beginning { header, inherited });
+    let own = |from| seed.log().events_from(from).cloned().collect();
     match publish(
         store,
         header,
-        seed,
         Generation::current(container),
         beginning,
+        own,
     ) {
         Ok(writer) => Ok(writer),
         Err(Unpublished::Failed(error)) => Err(error),
@@ -81,16 +78,37 @@ pub(crate) fn store_fork(
     }
 }
 
+/// Stores a fork of which only the end is in memory. `false` if that cannot be done by linking.
+pub(crate) fn store_cut(
+    store: &JsonlStore,
+    header: &SessionHeader,
+    cut: &Cut,
+) -> Result<bool, StoreError> {
+    let is_packed = store.packing()? == Container::Zstd;
+    let linkable = Linkable::of(store, &cut.shared).filter(|_| is_packed);
+    // A last frame that may be taken back is not shared, and what it holds is not in memory.
+    let Some(linkable) =
+        linkable.filter(|linkable| linkable.frames.events() == cut.shared.events())
+    else {
+        return Ok(false);
+    };
+    match linkable.publish(store, header, |_| cut.own.clone()) {
+        Ok(_) => Ok(true),
+        Err(Unpublished::CannotLink) => Ok(false),
+        Err(Unpublished::Failed(error)) => Err(error),
+    }
+}
+
+/// Publishes a log. `own` gives the events from some length of it on.
 fn publish(
     store: &JsonlStore,
     header: &SessionHeader,
-    seed: &ForkSeed,
     generation: Generation,
-    beginning: Result<Beginning, offshoot_format::FormatError>,
+    beginning: Result<Beginning, FormatError>,
+    own: impl Fn(LogOffset) -> Vec<Arc<Event>>,
 ) -> Result<Writer, Unpublished> {
     let mut writer = store.new_writer(header, generation, beginning)?;
-    let stored = writer.written.events();
-    let own: Vec<_> = seed.log().events_from(stored).cloned().collect();
+    let own = own(writer.written.events());
     writer.append_first(&own)?;
     Ok(writer)
 }
@@ -113,6 +131,24 @@ impl Linkable {
             frames,
             _writer: writer,
         })
+    }
+
+    fn publish(
+        self,
+        store: &JsonlStore,
+        header: &SessionHeader,
+        own: impl Fn(LogOffset) -> Vec<Arc<Event>>,
+    ) -> Result<Writer, Unpublished> {
+        let Self { frames, _writer } = self;
+        let branch = BranchHeader {
+            session: header.clone(),
+            bases: frames.files().map(|(_, base)| base).collect(),
+        };
+        let beginning = branch.encode().map(|header| Beginning {
+            header,
+            inherited: Inherited::Linked(frames),
+        });
+        publish(store, header, Generation::BRANCH, beginning, own)
     }
 }
 

@@ -8,21 +8,26 @@ use std::sync::Arc;
 use offshoot_format::{
     CURRENT_VERSION, ChildEvidence, Container, FormatError, Status, StoredSession,
 };
-use offshoot_session::{ForkSeed, MAX_SAFE_INTEGER, Origin, SeedError, SessionHeader, SessionId};
+use offshoot_session::{
+    ForkSeed, MAX_SAFE_INTEGER, Origin, SeedError, Seq, SessionHeader, SessionId,
+};
 
+use crate::checkpoints::{Checkpoints, Cut, path_in, stands_alone};
 use crate::disk::{Disk, RealDisk, parent};
-use crate::fork::store_fork;
+use crate::fork::{store_cut, store_fork};
 use crate::generations::{encode, publish_current, remove_leftovers};
 use crate::layout::{Generation, HOME_MARKER, LOCK_NAME, session_dir};
 use crate::lock::{Claims, Lock};
 use crate::logbytes::LogBytes;
-use crate::persistence::{Listed, OpenSession, Persistence, ReadSession, SessionWriter};
+use crate::persistence::{
+    Listed, OpenSession, Persistence, ReadSession, SessionWriter, StoredFork,
+};
 use crate::prefix::{FileId, Prefix, Written};
 use crate::read::{bytes_of, check_writable, decode, header_of, modified};
 use crate::repair::{Repaired, repair};
 use crate::tree::{Found, Item, Place, Tree, id_of};
 use crate::writer::{Beginning, Inherited, State, Writer};
-use crate::{ForkLayout, StoreError, note};
+use crate::{ForkLayout, Revision, StoreError, note};
 
 /// The store of one home.
 #[derive(Debug)]
@@ -30,6 +35,8 @@ pub struct JsonlStore {
     tree: Tree,
     container: Container,
     forks: ForkLayout,
+    /// A folder for what may be lost.
+    cache: Option<PathBuf>,
     pub(crate) disk: Arc<dyn Disk>,
     claims: Claims,
 }
@@ -47,6 +54,7 @@ impl JsonlStore {
             tree: Tree { root: root.into() },
             container,
             forks: ForkLayout::default(),
+            cache: None,
             disk,
             claims: Claims::default(),
         }
@@ -56,6 +64,14 @@ impl JsonlStore {
     #[must_use]
     pub const fn keeping_forks(mut self, forks: ForkLayout) -> Self {
         self.forks = forks;
+        self
+    }
+
+    /// The same store, remembering in a cache folder where sessions can be cut, so that forking one need not read it. The
+    /// folder is created when there is something to put into it.
+    #[must_use]
+    pub fn remembering_in(mut self, cache: impl Into<PathBuf>) -> Self {
+        self.cache = Some(cache.into());
         self
     }
 
@@ -181,6 +197,46 @@ impl JsonlStore {
         Ok(children)
     }
 
+    /// Keeps for the next fork what was found out by reading a session.
+    fn remember(
+        &self,
+        id: &SessionId,
+        found: &Found,
+        meta: &Metadata,
+        stored: &StoredSession,
+        frames: &Prefix,
+    ) {
+        let Some(cache) = &self.cache else {
+            return;
+        };
+        let (path, dir, revision) = (path_in(cache, id), &found.place.dir, Revision::of(meta));
+        if Checkpoints::load(&path, dir, revision).is_some() {
+            return;
+        }
+        if let Some(checkpoints) = Checkpoints::of(dir, revision, stored, frames) {
+            checkpoints.save(&*self.disk, &path);
+        }
+    }
+
+    /// What a fork consists of, if that is known without reading the session.
+    fn known_cut(
+        &self,
+        id: &SessionId,
+        found: &Found,
+        at: Option<Seq>,
+    ) -> Result<Option<Cut>, StoreError> {
+        let Some(cache) = self.cache.as_ref().filter(|_| self.links_forks()) else {
+            return Ok(None);
+        };
+        let Place { dir, path } = &found.place;
+        let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
+        if !stands_alone(dir)? {
+            return Ok(None);
+        }
+        let checkpoints = Checkpoints::load(&path_in(cache, id), dir, Revision::of(&meta));
+        Ok(checkpoints.and_then(|checkpoints| checkpoints.cut(at)))
+    }
+
     /// Publishes an older log as a current one, and says where that is. The lock is held.
     fn upgrade(
         &self,
@@ -250,12 +306,38 @@ impl Persistence for JsonlStore {
         Ok(Box::new(store_fork(self, header, seed, shareable)?))
     }
 
+    fn fork_unread(
+        &self,
+        source: &SessionId,
+        at: Option<Seq>,
+        child: &SessionId,
+        created_at: u64,
+    ) -> Result<Option<StoredFork>, StoreError> {
+        let found = self.tree.find(source)?;
+        let Some(cut) = self.known_cut(source, &found, at)? else {
+            return Ok(None);
+        };
+        let header = cut.header.forked(child.clone(), created_at);
+        let stored = store_cut(self, &header, &cut)?;
+        Ok(stored.then(|| StoredFork {
+            header,
+            cut: cut.cut,
+            closers: cut.own[cut.inherited..].to_vec(),
+        }))
+    }
+
     fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
         let found = self.tree.find(id)?;
         let (bytes, meta) = bytes_of(&found)?;
         let stored = self.admit(id, &found, &bytes)?;
+        let frames = bytes.frames(&stored, &found.place.path, FileId::of(&meta));
+        self.remember(id, &found, &meta, &stored, &frames);
         Ok(ReadSession {
-            shareable: shareable(&found, &bytes, &stored, &meta),
+            shareable: match stored.tail {
+                // Its writer has begun with what comes behind it, so the last whole frame is durable too.
+                Some(_) => frames,
+                None => frames.with_unsure_end(),
+            },
             stored: bytes.in_own_file(stored),
             path: found.place.path,
             modified: modified(&meta),
@@ -348,16 +430,6 @@ fn listed(id: SessionId, path: PathBuf, header: Result<SessionHeader, StoreError
         modified: fs::metadata(&path).map_or(0, |meta| modified(&meta)),
         path,
         header,
-    }
-}
-
-/// What a fork by whoever does not write the session may share of it.
-fn shareable(found: &Found, bytes: &LogBytes, stored: &StoredSession, meta: &Metadata) -> Prefix {
-    let frames = bytes.frames(stored, &found.place.path, FileId::of(meta));
-    match stored.tail {
-        // Its writer has begun with what comes behind it, so the last whole frame is durable too.
-        Some(_) => frames,
-        None => frames.with_unsure_end(),
     }
 }
 

@@ -29,6 +29,7 @@
 //! ```
 
 mod bases;
+mod checkpoints;
 mod disk;
 mod error;
 mod export;
@@ -56,7 +57,9 @@ pub use generations::{Converted, convert};
 pub use jsonl::JsonlStore;
 pub use layout::HOME_MARKER;
 pub use logbytes::LogBytes;
-pub use persistence::{Listed, OpenSession, Persistence, ReadSession, Repair, SessionWriter};
+pub use persistence::{
+    Listed, OpenSession, Persistence, ReadSession, Repair, SessionWriter, StoredFork,
+};
 pub use prefix::Prefix;
 pub use revision::Revision;
 pub use salvage::{Salvaged, salvage_into};

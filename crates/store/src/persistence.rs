@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use offshoot_format::StoredSession;
-use offshoot_session::{Event, ForkSeed, LogOffset, Session, SessionHeader, SessionId};
+use offshoot_session::{Event, ForkSeed, LogOffset, Seq, Session, SessionHeader, SessionId};
 
 use crate::{Prefix, StoreError};
 
@@ -30,6 +30,22 @@ pub trait Persistence: Send + Sync + fmt::Debug {
         seed: &ForkSeed,
         shareable: &Prefix,
     ) -> Result<Box<dyn SessionWriter>, StoreError>;
+
+    /// Stores a fork of a stored session, if that can be done without reading the session whole; `None` if not, or if there
+    /// is something about it that whoever forks it should know. Without `at` the cut is the last completed turn.
+    ///
+    /// # Errors
+    /// As [`Persistence::fork`].
+    fn fork_unread(
+        &self,
+        source: &SessionId,
+        at: Option<Seq>,
+        child: &SessionId,
+        created_at: u64,
+    ) -> Result<Option<StoredFork>, StoreError> {
+        let _ = (source, at, child, created_at);
+        Ok(None)
+    }
 
     /// Reads a session as it is stored. Takes no lock and writes nothing, also while another process is writing.
     ///
@@ -89,6 +105,17 @@ pub struct ReadSession {
     pub modified: i64,
     /// What a fork of it can share.
     pub shareable: Prefix,
+}
+
+/// A fork that was stored without reading its source whole.
+#[derive(Clone, Debug)]
+pub struct StoredFork {
+    /// The fork's header.
+    pub header: SessionHeader,
+    /// The last inherited event.
+    pub cut: Seq,
+    /// The fork's first own events: the marker, and what closes an open turn.
+    pub closers: Vec<Arc<Event>>,
 }
 
 /// A session that is open for writing.

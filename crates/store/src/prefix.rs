@@ -52,6 +52,14 @@ impl FileId {
         Self(meta.dev(), meta.ino())
     }
 
+    pub(crate) const fn parts(self) -> (u64, u64) {
+        (self.0, self.1)
+    }
+
+    pub(crate) const fn from_parts((device, inode): (u64, u64)) -> Self {
+        Self(device, inode)
+    }
+
     /// Nothing tells files apart here, so none is ever taken for another.
     #[cfg(not(unix))]
     pub(crate) fn of(_: &Metadata) -> Self {
@@ -168,6 +176,32 @@ impl Prefix {
                 digest,
             },
         });
+    }
+
+    /// Frames of the last file, of which only the end is known.
+    pub(crate) fn push_base(&mut self, base: Base) {
+        if let Some(file) = self.files.len().checked_sub(1) {
+            self.points.push(Point { file, base });
+        }
+    }
+
+    /// The ends of some frames with the index of their file: one every `distance` bytes, and the last one of each file.
+    pub(crate) fn every(&self, distance: u64) -> impl Iterator<Item = (usize, Base)> + '_ {
+        let mut last = (0, 0);
+        let points = (0..self.points.len()).filter_map(|index| self.points.get(index).copied());
+        points.enumerate().filter_map(move |(index, point)| {
+            let next = self.points.get(index + 1);
+            let is_last = next.is_none_or(|next| next.file != point.file);
+            let start = match last {
+                (file, bytes) if file == point.file => bytes,
+                _ => 0,
+            };
+            if !is_last && point.base.bytes < start + distance {
+                return None;
+            }
+            last = (point.file, point.base.bytes);
+            Some((point.file, point.base))
+        })
     }
 
     /// The files, each with the part of it that counts.

@@ -53,6 +53,16 @@ impl Revision {
         }
     }
 
+    /// Whether the file holds the same in both, as far as a log is concerned, which nobody edits in place: its attributes may
+    /// have changed. Every linked fork of a session gives the session's file one more name, and that is such a change.
+    #[must_use]
+    pub const fn has_same_content(&self, other: &Self) -> bool {
+        self.device == other.device
+            && self.inode == other.inode
+            && self.size == other.size
+            && self.modified == other.modified
+    }
+
     /// The size of the file, in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {

@@ -49,7 +49,7 @@ pub(crate) fn run(
     let attached = service.store_fork(&prepared)?;
     if !json {
         before(&source, cut, &home, out)?;
-        fork::closers(&prepared, out)?;
+        fork::Forked::from(&prepared).print_closers(out)?;
         writeln!(
             out,
             "\nThe parent may have gone on to run these calls. The fork says so instead of inventing a result.\n"
@@ -87,7 +87,7 @@ pub(crate) fn run(
             "home": home.path(),
             "parent": source.stored.header.id,
             "cut": cut,
-            "fork": fork::report(&prepared)?,
+            "fork": fork::Forked::from(&prepared).report()?,
             "turn": turn,
             "result": ResultLine::new(child.id(), &report),
         });

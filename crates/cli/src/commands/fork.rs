@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::sync::Arc;
 
 use offshoot_agent::{AgentError, Fork, SessionService};
-use offshoot_session::{ForkError, Seq, SessionId};
-use offshoot_store::{ForkLayout, ReadSession};
+use offshoot_session::{Event, ForkError, Seq, SessionHeader, SessionId};
+use offshoot_store::{ForkLayout, ReadSession, StoredFork};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -34,38 +35,117 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
-    let read = source.read(home)?;
     let service = match args.portable {
         true => home.service_keeping(ForkLayout::Portable),
         false => home.service(),
     };
     let child = args.id.clone().map(SessionId::new);
-    let fork = prepare(&service, &read, &args.source, args.at, child)?;
-    home.ensure()?;
-    drop(service.store_fork(&fork)?);
+    let forked = match unread(&source, &service, args, child.clone())? {
+        Some(forked) => forked,
+        None => {
+            let read = source.read(home)?;
+            let fork = prepare(&service, &read, &args.source, args.at, child)?;
+            home.ensure()?;
+            drop(service.store_fork(&fork)?);
+            Forked::from(&fork)
+        }
+    };
     if json {
-        serde_json::to_writer(&mut *out, &report(&fork)?)?;
+        serde_json::to_writer(&mut *out, &forked.report()?)?;
         writeln!(out)?;
         return Ok(());
     }
-    let parent = text::shorten(read.stored.header.id.as_str());
-    writeln!(out, "{}", fork.header.id)?;
-    writeln!(
-        out,
-        "  forked from {parent} at event {}: {} events inherited",
-        fork.cut,
-        fork.seed.inherited_event_count()
-    )?;
-    closers(&fork, out)?;
-    match text::not_continuable(fork.seed.log()) {
-        Some(note) => writeln!(out, "\nnote: {note}")?,
-        None => writeln!(
-            out,
-            "\ngo on with it: offshoot run --session {} PROMPT",
-            text::quoted(fork.header.id.as_str())
-        )?,
+    forked.print(out)
+}
+
+/// A fork of a session of the home that is known well enough not to be read.
+fn unread(
+    source: &Source,
+    service: &SessionService,
+    args: &args::Fork,
+    child: Option<SessionId>,
+) -> Result<Option<Forked>, Failure> {
+    let Source::Id(id) = source else {
+        return Ok(None);
+    };
+    let forked = service.fork_unread(id, args.at, child)?;
+    Ok(forked.map(
+        |StoredFork {
+             header,
+             cut,
+             closers,
+         }| Forked {
+            header,
+            cut,
+            closers,
+            note: None,
+        },
+    ))
+}
+
+/// What was stored, however it was made.
+pub(crate) struct Forked {
+    header: SessionHeader,
+    cut: Seq,
+    closers: Vec<Arc<Event>>,
+    /// Why it cannot be gone on with.
+    note: Option<String>,
+}
+
+impl From<&Fork> for Forked {
+    fn from(fork: &Fork) -> Self {
+        Self {
+            header: fork.header.clone(),
+            cut: fork.cut,
+            closers: fork.seed.closers().cloned().collect(),
+            note: text::not_continuable(fork.seed.log()),
+        }
     }
-    Ok(())
+}
+
+impl Forked {
+    pub(crate) fn report(&self) -> Result<ForkReport<'_>, Failure> {
+        let closers = self.closers.iter();
+        Ok(ForkReport {
+            session: self.header.id.as_str(),
+            parent: self.header.parent.as_ref().map_or("", SessionId::as_str),
+            cut: self.cut.get(),
+            inherited_event_count: self.cut.after().get(),
+            closers: closers
+                .map(|event| serde_json::from_str(event.text()))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The events that the fork added to what it inherited.
+    pub(crate) fn print_closers(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        for event in &self.closers {
+            writeln!(out, "{}", text::ledger_line(event))?;
+        }
+        Ok(())
+    }
+
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let Self { header, cut, .. } = self;
+        let parent = header.parent.as_ref().map_or("", SessionId::as_str);
+        writeln!(out, "{}", header.id)?;
+        writeln!(
+            out,
+            "  forked from {} at event {cut}: {} events inherited",
+            text::shorten(parent),
+            cut.after()
+        )?;
+        self.print_closers(out)?;
+        match &self.note {
+            Some(note) => writeln!(out, "\nnote: {note}")?,
+            None => writeln!(
+                out,
+                "\ngo on with it: offshoot run --session {} PROMPT",
+                text::quoted(header.id.as_str())
+            )?,
+        }
+        Ok(())
+    }
 }
 
 /// Cuts a source that was named on the command line.
@@ -92,28 +172,5 @@ pub(crate) fn prepare(
             }
             _ => error.into(),
         }
-    })
-}
-
-/// The events that the fork added to what it inherited.
-pub(crate) fn closers(fork: &Fork, out: &mut dyn Write) -> Result<(), Failure> {
-    for event in fork.seed.closers() {
-        writeln!(out, "{}", text::ledger_line(event))?;
-    }
-    Ok(())
-}
-
-pub(crate) fn report(fork: &Fork) -> Result<ForkReport<'_>, Failure> {
-    let closers = fork
-        .seed
-        .closers()
-        .map(|event| serde_json::from_str(event.text()))
-        .collect::<Result<_, _>>()?;
-    Ok(ForkReport {
-        session: fork.header.id.as_str(),
-        parent: fork.header.parent.as_ref().map_or("", SessionId::as_str),
-        cut: fork.cut.get(),
-        inherited_event_count: fork.seed.inherited_event_count().get(),
-        closers,
     })
 }

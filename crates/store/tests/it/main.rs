@@ -24,3 +24,4 @@ mod rollback;
 mod salvaged;
 mod support;
 mod torn;
+mod unread;

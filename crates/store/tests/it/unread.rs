@@ -1,0 +1,262 @@
+//! Forks of a session that is not read: what is remembered of it gives the same fork, or none.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use offshoot_format::Container;
+use offshoot_session::{Event, EventLog, Seq, build_fork_seed};
+use offshoot_store::{JsonlStore, Persistence as _};
+
+use crate::support::{Home, NOW, event, file_bytes, header, log, texts, write};
+
+const CREATED: u64 = 2;
+
+/// Text that does not compress, always the same.
+fn noise(seed: u64) -> String {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let digits = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'0' + (state % 74) as u8)
+    });
+    digits
+        .map(|digit| if digit == '\\' { 'x' } else { digit })
+        .take(3_000)
+        .collect()
+}
+
+/// Turns with a call each, packed in frames that end in the middle of steps and turns.
+fn turns(count: u64) -> Vec<Vec<Arc<Event>>> {
+    let mut rows = Vec::new();
+    for turn in 1..=count {
+        let text = noise(turn);
+        for row in [
+            format!(r#""turn/start","data":{{"turn":{turn}}}"#),
+            format!(r#""step/start","data":{{"turn":{turn},"step":1}}"#),
+            format!(
+                r#""user/message","data":{{"id":"u-{turn}","role":"user","content":[{{"type":"text","text":"{text}"}}],"source":{{"kind":"user"}}}},"surfaceOp":"append""#
+            ),
+            format!(
+                r#""assistant/message","data":{{"turn":{turn},"step":1,"message":{{"id":"a-{turn}","role":"assistant","content":[{{"type":"tool-call","id":"c-{turn}","name":"look","arguments":"{{}}"}},{{"type":"tool-call","id":"d-{turn}","name":"look","arguments":"{{}}"}}],"source":{{"kind":"model","provider":"acme","model":"small"}}}},"stream":[]}},"surfaceOp":"append""#
+            ),
+            format!(
+                r#""tool/call","data":{{"turn":{turn},"step":1,"callId":"c-{turn}","name":"look","arguments":"{{}}"}}"#
+            ),
+            format!(
+                r#""tool/result","data":{{"turn":{turn},"step":1,"message":{{"id":"r-{turn}","role":"tool","toolCallId":"c-{turn}","source":{{"kind":"tool","callId":"c-{turn}"}},"content":[{{"type":"text","text":"figs"}}]}}}},"surfaceOp":"append""#
+            ),
+            format!(
+                r#""tool/call","data":{{"turn":{turn},"step":1,"callId":"d-{turn}","name":"look","arguments":"{{}}"}}"#
+            ),
+            format!(
+                r#""tool/result","data":{{"turn":{turn},"step":1,"message":{{"id":"s-{turn}","role":"tool","toolCallId":"d-{turn}","source":{{"kind":"tool","callId":"d-{turn}"}},"content":[{{"type":"text","text":"figs"}}]}}}},"surfaceOp":"append""#
+            ),
+            format!(r#""step/end","data":{{"turn":{turn},"step":1}}"#),
+            format!(r#""turn/end","data":{{"turn":{turn},"reason":{{"kind":"completed"}}}}"#),
+        ] {
+            let seq = rows.len();
+            let (kind, rest) = row.split_once(',').unwrap();
+            rows.push(event(&format!(
+                r#"{{"type":{kind},"seq":{seq},"time":{},{rest}}}"#,
+                100 + seq
+            )));
+        }
+    }
+    rows.chunks(7).map(<[_]>::to_vec).collect()
+}
+
+struct Remembered {
+    home: Home,
+    store: JsonlStore,
+    cache: PathBuf,
+    log: EventLog,
+}
+
+/// A session that was read once.
+fn remembered(turns_count: u64) -> Remembered {
+    let home = Home::ours();
+    let batches = turns(turns_count);
+    let slices: Vec<&[Arc<Event>]> = batches.iter().map(Vec::as_slice).collect();
+    home.put_log(
+        "demo",
+        Container::Zstd,
+        file_bytes(Container::Zstd, &header("demo"), &slices),
+    );
+    // As whoever wrote it has left it.
+    write(&home.dir("demo").join("session.lock"), "");
+    let cache = home.root().parent().unwrap().join("cache");
+    let store = home.store(Container::Zstd).remembering_in(&cache);
+    let before = fs::read(home.log("demo", Container::Zstd)).unwrap();
+    drop(store.read(&"demo".into()).unwrap());
+    assert_eq!(fs::read(home.log("demo", Container::Zstd)).unwrap(), before);
+    Remembered {
+        home,
+        store,
+        cache,
+        log: log(&batches.concat()),
+    }
+}
+
+impl Remembered {
+    /// Forks at an event, or at the default cut, and compares with the fork that reading the session gives.
+    fn check(&self, parent: &str, log: &EventLog, at: Option<u64>) -> String {
+        let child = format!(
+            "{parent}-{}",
+            at.map_or_else(|| "end".into(), |at| at.to_string())
+        );
+        let forked = self
+            .store
+            .fork_unread(
+                &parent.into(),
+                at.map(Seq::new),
+                &child.as_str().into(),
+                CREATED,
+            )
+            .unwrap()
+            .unwrap_or_else(|| panic!("{child} is not known"));
+        let cut = at.map_or_else(|| log.latest_completed_boundary().unwrap(), Seq::new);
+        let seed = build_fork_seed(log, cut).unwrap();
+        assert_eq!(forked.cut, cut);
+        assert_eq!(texts(&forked.closers), texts(seed.closers()), "{child}");
+        let read = self
+            .home
+            .store(Container::Zstd)
+            .read(&child.as_str().into())
+            .unwrap();
+        assert_eq!(read.stored.header, forked.header);
+        assert_eq!(read.stored.header.parent, Some(parent.into()));
+        assert_eq!(
+            texts(read.stored.log.events()),
+            texts(seed.log().events()),
+            "{child}"
+        );
+        child
+    }
+
+    fn is_known(&self) -> bool {
+        let child = "probe".into();
+        let forked = self
+            .store
+            .fork_unread(&"demo".into(), None, &child, CREATED)
+            .unwrap();
+        if forked.is_some() {
+            fs::remove_dir_all(self.home.dir("probe")).unwrap();
+        }
+        forked.is_some()
+    }
+
+    fn table(&self) -> PathBuf {
+        let mut entries = fs::read_dir(self.cache.join("checkpoints")).unwrap();
+        entries.next().unwrap().unwrap().path()
+    }
+}
+
+#[test]
+fn a_fork_at_any_event_is_what_reading_the_session_gives() {
+    let it = remembered(120);
+    let end = it.log.end().get();
+    for at in (7..60).chain((60..end).step_by(61)).chain(end - 12..end) {
+        it.check("demo", &it.log, Some(at));
+    }
+    it.check("demo", &it.log, None);
+}
+
+#[test]
+fn a_fork_of_a_linked_fork_is_found_in_its_bases_too() {
+    let it = remembered(120);
+    let child = it.check("demo", &it.log, Some(1_001));
+    let seed = it.store.read(&child.as_str().into()).unwrap().stored.log;
+    for at in [8, 500, 994, 1_000, 1_001, seed.end().get() - 1] {
+        it.check(&child, &seed, Some(at));
+    }
+}
+
+#[test]
+fn what_is_remembered_counts_for_the_file_it_was_made_of_alone() {
+    let it = remembered(60);
+    assert!(it.is_known());
+    let opened = it.store.open(&"demo".into(), NOW).unwrap();
+    drop(opened);
+    assert!(!it.is_known(), "the resume marker was appended");
+    drop(it.store.read(&"demo".into()).unwrap());
+    assert!(it.is_known());
+    // A cut that is no event is told by whoever reads the session.
+    let beyond = it
+        .store
+        .fork_unread(&"demo".into(), Some(Seq::new(9_999)), &"x".into(), CREATED);
+    assert!(beyond.unwrap().is_none());
+    // An id that is taken is taken.
+    it.check("demo", &it.log, Some(300));
+    let taken = it.store.fork_unread(
+        &"demo".into(),
+        Some(Seq::new(300)),
+        &"demo-300".into(),
+        CREATED,
+    );
+    assert_eq!(taken.unwrap_err().code(), "SESSION_ALREADY_EXISTS");
+    // While somebody writes, a cut in the last frame is left to who reads it.
+    let held = it.store.open(&"demo".into(), NOW + 1).unwrap();
+    drop(it.store.read(&"demo".into()).unwrap());
+    let last = held.session.log().end().last();
+    let forked = it
+        .store
+        .fork_unread(&"demo".into(), last, &"last".into(), CREATED)
+        .unwrap();
+    assert!(forked.is_none());
+    assert!(
+        it.store
+            .fork_unread(
+                &"demo".into(),
+                Some(Seq::new(299)),
+                &"early".into(),
+                CREATED
+            )
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn a_damaged_or_missing_memory_is_none() {
+    let it = remembered(60);
+    let path = it.table();
+    let whole = fs::read(&path).unwrap();
+    for at in (0..whole.len()).step_by(whole.len() / 97) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        write(&path, &damaged);
+        assert!(!it.is_known(), "byte {at}");
+        write(&path, &whole[..at]);
+        assert!(!it.is_known(), "cut at {at}");
+    }
+    write(&path, &whole);
+    assert!(it.is_known());
+    fs::remove_dir_all(&it.cache).unwrap();
+    assert!(!it.is_known());
+}
+
+#[test]
+fn what_only_who_reads_a_session_can_tell_is_left_to_them() {
+    // A short one is read as fast; one with a torn end, or a repair under way, is not what its frames say.
+    let short = remembered(3);
+    assert!(!short.is_known());
+    assert!(!short.cache.exists());
+
+    let it = remembered(60);
+    let path = it.home.log("demo", Container::Zstd);
+    let whole = fs::read(&path).unwrap();
+    write(&path, [&whole[..], &[0x28, 0xB5]].concat());
+    drop(it.store.read(&"demo".into()).unwrap());
+    assert!(!it.is_known());
+
+    let it = remembered(60);
+    write(&it.home.dir("demo").join("session.repair"), "");
+    assert!(!it.is_known());
+
+    // In a home of others forks are no links.
+    let it = remembered(60);
+    fs::remove_file(it.home.root().parent().unwrap().join("offshoot-home")).unwrap();
+    assert!(!it.is_known());
+}
