@@ -15,6 +15,7 @@
 )]
 
 mod driver;
+mod forks;
 mod reading;
 mod timing;
 mod v0;
@@ -49,6 +50,9 @@ fn main() {
     println!("Measured with `cargo xtask bench` on {cores} cores; medians.\n");
     if wanted("reading") {
         reading::run();
+    }
+    if wanted("forks") {
+        forks::run();
     }
     let session = generate(LARGE);
     if wanted("forking") {
