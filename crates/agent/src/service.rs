@@ -8,7 +8,7 @@ use offshoot_session::{
     ForkError, ForkSeed, LiveSession, Seq, SessionHeader, SessionId, SessionStore, build_fork_seed,
 };
 use offshoot_store::{
-    Listed, Persistence, Prefix, ReadSession, Repair, SessionWriter, StoreError, StoredFork,
+    Page, Persistence, Prefix, Query, ReadSession, Repair, SessionWriter, StoreError, StoredFork,
 };
 
 use crate::AgentError;
@@ -123,12 +123,15 @@ impl SessionService {
         self.persistence.read(id)
     }
 
-    /// What is stored. One bad file never hides another.
+    /// What is stored, as it is known now. One bad file never hides another.
     ///
     /// # Errors
     /// See [`Persistence::list`].
-    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        self.persistence.list()
+    pub fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        self.persistence.list(&Query {
+            now: self.env.now(),
+            ..query.clone()
+        })
     }
 
     /// Prepares a fork of a stored session. `at` is the last inherited event; without it the cut is the last completed

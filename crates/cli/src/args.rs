@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use offshoot_session::Seq;
+use offshoot_store::Status;
 
 use crate::providers::ModelName;
 
@@ -105,9 +106,63 @@ pub(crate) enum Output {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// Show forks below their parents
+    /// Show forks below their parents; all of them, unless --limit is given
     #[arg(long)]
     pub(crate) tree: bool,
+
+    /// Show at most N sessions, the last changed ones [default: 50; with --json or --tree all]
+    #[arg(long, value_name = "N", value_parser = parse_limit, allow_negative_numbers = true)]
+    pub(crate) limit: Option<NonZeroUsize>,
+
+    /// Go on behind a list that was not shown to its end; it says where
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) cursor: Option<String>,
+
+    /// Only sessions that work in this directory or below
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Only sessions with this text in title, id or directory, in capitals or not
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) grep: Option<String>,
+
+    /// Only sessions in this state; may be given more than once
+    #[arg(long, value_enum, value_name = "STATUS")]
+    pub(crate) status: Vec<InStatus>,
+
+    /// Show all sessions, and read all that has to be read for it, however long it takes
+    #[arg(long, conflicts_with_all = ["limit", "cursor"])]
+    pub(crate) all: bool,
+}
+
+/// A state to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InStatus {
+    Ok,
+    Open,
+    Torn,
+    /// Open or torn
+    NeedsRepair,
+    Damaged,
+    Unsupported,
+    Unreadable,
+    Unknown,
+}
+
+impl InStatus {
+    /// The states that it stands for.
+    pub(crate) fn all(self) -> Vec<Status> {
+        match self {
+            Self::Ok => vec![Status::Ok],
+            Self::Open => vec![Status::Open],
+            Self::Torn => vec![Status::Torn],
+            Self::NeedsRepair => vec![Status::Open, Status::Torn],
+            Self::Damaged => vec![Status::Damaged],
+            Self::Unsupported => vec![Status::Unsupported],
+            Self::Unreadable => vec![Status::Unreadable],
+            Self::Unknown => vec![Status::Unknown],
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -208,6 +263,11 @@ fn parse_seq(text: &str) -> Result<Seq, String> {
     text.parse().map(Seq::new).map_err(|_| {
         "an event's seq is a whole number from 0 on, as `offshoot show` prints it".to_owned()
     })
+}
+
+fn parse_limit(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse()
+        .map_err(|_| "a number of sessions is 1, 2, 3 and so on; --all shows all")
 }
 
 fn parse_number(text: &str) -> Result<NonZeroUsize, &'static str> {

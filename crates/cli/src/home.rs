@@ -40,8 +40,13 @@ impl Home {
         &self.path
     }
 
+    /// The sessions. What is read of them is remembered in the cache folder, if there is one.
     pub(crate) fn store(&self) -> JsonlStore {
-        JsonlStore::new(self.path.join("sessions"), Container::Zstd)
+        let store = JsonlStore::new(self.path.join("sessions"), Container::Zstd);
+        match cache() {
+            Some(cache) => store.with_cache(&cache),
+            None => store,
+        }
     }
 
     pub(crate) fn service(&self) -> SessionService {
@@ -102,6 +107,22 @@ impl Home {
             marker => std::io::Write::write_all(&mut marker?, LAYOUT.as_bytes()),
         }
     }
+}
+
+/// Where what can be made again is kept: `$OFFSHOOT_CACHE`, else `$XDG_CACHE_HOME/offshoot`, else `~/.cache/offshoot`. A
+/// blank path counts as none, and so does a relative `$XDG_CACHE_HOME`, as its specification says.
+fn cache() -> Option<PathBuf> {
+    let named = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| !path.to_string_lossy().trim().is_empty())
+    };
+    if let Some(own) = named("OFFSHOOT_CACHE") {
+        return expand(own).ok();
+    }
+    let shared = named("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let shared = shared.or_else(|| Some(user_home().ok()?.join(".cache")));
+    Some(shared?.join("offshoot"))
 }
 
 fn unusable(message: String) -> Failure {

@@ -14,13 +14,25 @@ impl Notes {
     }
 
     /// Says something that a reader of the output should know. For programs it is `{"type":"note","message":…}`.
+    pub(crate) fn say(self, message: &str) {
+        self.print(message, &json!({"type": "note", "message": message}));
+    }
+
+    /// The same with a member for programs, which need not take the text apart.
+    pub(crate) fn with(self, message: &str, name: &str, value: &str) {
+        self.print(
+            message,
+            &json!({"type": "note", "message": message, name: value}),
+        );
+    }
+
     #[expect(
         clippy::print_stderr,
         reason = "this is a front end: notes go where they do not mix with the answer"
     )]
-    pub(crate) fn say(self, message: &str) {
+    fn print(self, message: &str, object: &serde_json::Value) {
         if self.json {
-            eprintln!("{}", json!({"type": "note", "message": message}));
+            eprintln!("{object}");
         } else {
             eprintln!("{message}");
         }

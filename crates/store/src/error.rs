@@ -158,6 +158,12 @@ pub enum StoreError {
         /// What is wrong with the first.
         reason: String,
     },
+    /// A place in a list that no list has given out.
+    #[error("`{cursor}` is not the place of a page in a list")]
+    InvalidCursor {
+        /// What was given.
+        cursor: String,
+    },
     /// An append failed and could not be taken back either. The writer refuses everything until the session is opened
     /// anew.
     #[error("could not append to `{}` ({append}), nor take the failed append back ({rollback})", path.display())]
@@ -194,6 +200,7 @@ impl StoreError {
             Self::AlreadyCurrent { .. } => "ALREADY_CURRENT",
             Self::FileExists { .. } => "FILE_EXISTS",
             Self::NothingSound { .. } => "NOTHING_SOUND",
+            Self::InvalidCursor { .. } => "INVALID_CURSOR",
             Self::Poisoned { .. } => "WRITER_POISONED",
         }
     }
@@ -231,6 +238,9 @@ impl StoreError {
             }
             Self::NothingSound { .. } => {
                 Some("restore it from a backup; `offshoot show FILE --stored` prints what stands in it".into())
+            }
+            Self::InvalidCursor { .. } => {
+                Some("leave it out to begin with the first page, which names the next one".into())
             }
             Self::Poisoned { .. } => {
                 Some("the session opens again and repairs itself once the disk takes writes".into())

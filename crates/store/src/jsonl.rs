@@ -1,6 +1,5 @@
 //! Sessions as JSONL files in a directory tree: `<root>/<project>/<session>/session.v4.jsonl[.zstd]`.
 
-use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,37 +7,36 @@ use std::sync::Arc;
 use offshoot_format::{
     CURRENT_VERSION, ChildEvidence, Container, FormatError, Status, StoredSession,
 };
-use offshoot_session::{
-    ForkSeed, MAX_SAFE_INTEGER, Origin, SeedError, Seq, SessionHeader, SessionId,
-};
+use offshoot_session::{ForkSeed, MAX_SAFE_INTEGER, SeedError, Seq, SessionHeader, SessionId};
 
 use crate::checkpoints::{Checkpoints, Cut, path_in, stands_alone};
 use crate::disk::{Disk, RealDisk, parent};
 use crate::fork::{store_cut, store_fork};
 use crate::generations::{encode, publish_current, remove_leftovers};
+use crate::index::Index;
 use crate::layout::{Generation, HOME_MARKER, LOCK_NAME, session_dir};
+use crate::listing::{Listed, Page, Query};
 use crate::lock::{Claims, Lock};
 use crate::logbytes::LogBytes;
-use crate::persistence::{
-    Listed, OpenSession, Persistence, ReadSession, SessionWriter, StoredFork,
-};
+use crate::persistence::{OpenSession, Persistence, ReadSession, SessionWriter, StoredFork};
 use crate::prefix::{FileId, Prefix, Written};
 use crate::read::{bytes_of, check_writable, decode, header_of, modified};
 use crate::repair::{Repaired, repair};
-use crate::tree::{Found, Item, Place, Tree, id_of};
+use crate::summary::Summary;
+use crate::survey::delegator;
+use crate::tree::{Found, Item, Place, Tree};
 use crate::writer::{Beginning, Inherited, State, Writer};
 use crate::{ForkLayout, Revision, StoreError, note};
 
 /// The store of one home.
 #[derive(Debug)]
 pub struct JsonlStore {
-    tree: Tree,
+    pub(crate) tree: Tree,
     container: Container,
     forks: ForkLayout,
-    /// A folder for what may be lost.
-    cache: Option<PathBuf>,
     pub(crate) disk: Arc<dyn Disk>,
     claims: Claims,
+    pub(crate) index: Option<Index>,
 }
 
 impl JsonlStore {
@@ -54,24 +52,24 @@ impl JsonlStore {
             tree: Tree { root: root.into() },
             container,
             forks: ForkLayout::default(),
-            cache: None,
             disk,
             claims: Claims::default(),
+            index: None,
         }
+    }
+
+    /// The same store, remembering in a cache folder what it reads of sessions, so that the next list or fork need not. The folder
+    /// may be any that can be deleted at any time; one below the root, where readers write nothing, is not used.
+    #[must_use]
+    pub fn with_cache(mut self, cache: &Path) -> Self {
+        self.index = Index::new(cache, &self.tree.root, Arc::clone(&self.disk));
+        self
     }
 
     /// The same store, keeping new forks in this form.
     #[must_use]
     pub const fn keeping_forks(mut self, forks: ForkLayout) -> Self {
         self.forks = forks;
-        self
-    }
-
-    /// The same store, remembering in a cache folder where sessions can be cut, so that forking one need not read it. The
-    /// folder is created when there is something to put into it.
-    #[must_use]
-    pub fn remembering_in(mut self, cache: impl Into<PathBuf>) -> Self {
-        self.cache = Some(cache.into());
         self
     }
 
@@ -148,7 +146,18 @@ impl JsonlStore {
             // A current log says itself which children there are.
             false => Vec::new(),
         };
-        let stored = decode(found, bytes, &children)?;
+        self.admit_with(id, found, bytes, &children)
+    }
+
+    /// The same, when it is known what the children prove.
+    pub(crate) fn admit_with(
+        &self,
+        id: &SessionId,
+        found: &Found,
+        bytes: &LogBytes,
+        children: &[ChildEvidence],
+    ) -> Result<StoredSession, StoreError> {
+        let stored = decode(found, bytes, children)?;
         self.tree.check_place(found, &stored.header)?;
         // On a file system that ignores case one directory has many names, but the session only one.
         if stored.header.id != *id {
@@ -178,21 +187,13 @@ impl JsonlStore {
                 continue;
             };
             let found = &found[0];
-            let is_child = |header: &SessionHeader| {
-                header.parent.as_ref() == Some(id) && header.origin == Some(Origin::Subagent)
-            };
+            let is_child = |header: &SessionHeader| delegator(header) == Some(id);
             // A file elsewhere than its header says is somebody's copy, not the child.
             let header = header_of(found).ok().filter(is_child);
             if header.is_none_or(|header| self.tree.check_place(found, &header).is_err()) {
                 continue;
             }
-            let Ok((bytes, _)) = bytes_of(found) else {
-                continue;
-            };
-            children.extend(ChildEvidence::of_file(
-                found.generation.container,
-                &bytes.bytes,
-            ));
+            children.extend(found.evidence());
         }
         Ok(children)
     }
@@ -206,10 +207,11 @@ impl JsonlStore {
         stored: &StoredSession,
         frames: &Prefix,
     ) {
-        let Some(cache) = &self.cache else {
+        let Some(index) = &self.index else {
             return;
         };
-        let (path, dir, revision) = (path_in(cache, id), &found.place.dir, Revision::of(meta));
+        let (path, dir) = (path_in(index.folder(), id), &found.place.dir);
+        let revision = Revision::of(meta);
         if Checkpoints::load(&path, dir, revision).is_some() {
             return;
         }
@@ -225,7 +227,7 @@ impl JsonlStore {
         found: &Found,
         at: Option<Seq>,
     ) -> Result<Option<Cut>, StoreError> {
-        let Some(cache) = self.cache.as_ref().filter(|_| self.links_forks()) else {
+        let Some(index) = self.index.as_ref().filter(|_| self.links_forks()) else {
             return Ok(None);
         };
         let Place { dir, path } = &found.place;
@@ -233,7 +235,8 @@ impl JsonlStore {
         if !stands_alone(dir)? {
             return Ok(None);
         }
-        let checkpoints = Checkpoints::load(&path_in(cache, id), dir, Revision::of(&meta));
+        let table = path_in(index.folder(), id);
+        let checkpoints = Checkpoints::load(&table, dir, Revision::of(&meta));
         Ok(checkpoints.and_then(|checkpoints| checkpoints.cut(at)))
     }
 
@@ -259,30 +262,6 @@ impl JsonlStore {
             path,
         };
         Ok((Found { place, generation }, LogBytes::whole(current)))
-    }
-
-    fn list_one(&self, found: &Found) -> Listed {
-        let Place { dir, path } = &found.place;
-        let header = header_of(found).and_then(|header| {
-            self.tree.check_place(found, &header)?;
-            Ok(header)
-        });
-        let id = header
-            .as_ref()
-            .map_or_else(|_| id_of(dir), |header| header.id.clone());
-        listed(id, path.clone(), header)
-    }
-
-    fn list_session(&self, found: &[Found]) -> Listed {
-        let mut listed = self.list_one(&found[0]);
-        if found.len() > 1 {
-            let paths = found.iter().map(|found| found.place.path.clone());
-            listed.header = Err(StoreError::Ambiguous {
-                id: listed.id.clone(),
-                paths: paths.collect(),
-            });
-        }
-        listed
     }
 }
 
@@ -409,27 +388,17 @@ impl Persistence for JsonlStore {
         })
     }
 
-    fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        let (mut sessions, mut problems) = (Vec::new(), Vec::new());
-        for item in self.tree.items()? {
-            match item {
-                Item::Session(found) => sessions.push(self.list_session(&found)),
-                Item::Problem { id, path, error } => problems.push(listed(id, path, Err(error))),
-            }
-        }
-        mark_duplicates(&mut sessions);
-        sessions.append(&mut problems);
-        sessions.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(sessions)
+    fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        Page::of(self.survey(query.now)?, query)
     }
-}
 
-fn listed(id: SessionId, path: PathBuf, header: Result<SessionHeader, StoreError>) -> Listed {
-    Listed {
-        id,
-        modified: fs::metadata(&path).map_or(0, |meta| modified(&meta)),
-        path,
-        header,
+    fn fill(&self, rows: &mut [Listed], budget: u64) {
+        self.fill_listed(rows, budget);
+    }
+
+    fn note_summary(&self, id: &SessionId, summary: &Summary) {
+        // What is not noted is read when it is listed.
+        let _noted = self.note(id, summary);
     }
 }
 
@@ -449,22 +418,4 @@ fn check_time(path: &Path, now: i64) -> Result<(), StoreError> {
         });
     }
     Ok(())
-}
-
-/// One id in two projects: neither is better than the other, so both say so.
-fn mark_duplicates(sessions: &mut [Listed]) {
-    let mut by_id: BTreeMap<SessionId, Vec<PathBuf>> = BTreeMap::new();
-    for session in sessions.iter() {
-        let paths = by_id.entry(session.id.clone()).or_default();
-        paths.push(session.path.clone());
-    }
-    for session in sessions {
-        let paths = &by_id[&session.id];
-        if paths.len() > 1 && session.header.is_ok() {
-            session.header = Err(StoreError::Ambiguous {
-                id: session.id.clone(),
-                paths: paths.clone(),
-            });
-        }
-    }
 }

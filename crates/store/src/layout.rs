@@ -13,6 +13,8 @@ pub(crate) const LOCK_NAME: &str = "session.lock";
 pub const HOME_MARKER: &str = "offshoot-home";
 /// A repair on its way into a log; see `repair.rs`.
 pub(crate) const REPAIR_NAME: &str = "session.repair";
+/// Files that change what a reader sees of the log beside them: nothing that is read of it then is remembered.
+pub(crate) const UNDER_WAY: [&str; 2] = [REPAIR_NAME, "attempt.journal"];
 
 const NO_CWD: &str = "_no-cwd";
 const MAX_SLUG: usize = 251;

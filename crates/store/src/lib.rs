@@ -35,8 +35,10 @@ mod error;
 mod export;
 mod fork;
 mod generations;
+mod index;
 mod jsonl;
 mod layout;
+mod listing;
 mod lock;
 mod logbytes;
 mod note;
@@ -46,6 +48,8 @@ mod read;
 mod repair;
 mod revision;
 mod salvage;
+mod summary;
+mod survey;
 mod tree;
 mod writer;
 
@@ -56,10 +60,10 @@ pub use fork::ForkLayout;
 pub use generations::{Converted, convert};
 pub use jsonl::JsonlStore;
 pub use layout::HOME_MARKER;
+pub use listing::{Filled, Listed, Page, Query, Status, Within};
 pub use logbytes::LogBytes;
-pub use persistence::{
-    Listed, OpenSession, Persistence, ReadSession, Repair, SessionWriter, StoredFork,
-};
+pub use persistence::{OpenSession, Persistence, ReadSession, Repair, SessionWriter, StoredFork};
 pub use prefix::Prefix;
 pub use revision::Revision;
 pub use salvage::{Salvaged, salvage_into};
+pub use summary::{Fault, Noticed, Summary, Torn};

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use offshoot_format::StoredSession;
 use offshoot_session::{Event, ForkSeed, LogOffset, Seq, Session, SessionHeader, SessionId};
 
+use crate::listing::{Filled, Listed, Page, Query, Status};
+use crate::summary::{Fault, Summary};
 use crate::{Prefix, StoreError};
 
 /// A place where sessions are kept. Everything is synchronous: async callers move it to a thread of their own.
@@ -60,12 +62,74 @@ pub trait Persistence: Send + Sync + fmt::Debug {
     /// As [`Persistence::read`]; another writer; a session that no provider would accept going on. Nothing is written then.
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError>;
 
-    /// What is there, by header only: no body is read. One bad file never hides another, and what cannot be looked into
-    /// is listed as a problem of its own.
+    /// What is there, by headers and what is remembered of the bodies: none is read. One bad file never hides another, and
+    /// what cannot be looked into is listed as a problem of its own.
     ///
     /// # Errors
-    /// The root itself cannot be read. A root that does not exist is an empty one.
-    fn list(&self) -> Result<Vec<Listed>, StoreError>;
+    /// The root itself cannot be read; a cursor that is none. A root that does not exist is an empty one.
+    fn list(&self, query: &Query) -> Result<Page, StoreError>;
+
+    /// Reads the bodies that are not known yet, of the last changed session first, and remembers what they say. Goes on
+    /// until `budget` bytes of files have been read: the last one may be beyond that, so the first is always read.
+    fn fill(&self, rows: &mut [Listed], budget: u64) {
+        fill_with(rows, budget, |row| {
+            let read = self.read(&row.id);
+            let body = read.map(|read| Summary::of(&read.stored));
+            (body.map_err(|error| Fault::of(&error)), row.size)
+        });
+    }
+
+    /// A page with its bodies read, as far as the budget goes (see [`Persistence::fill`]). A filter that only bodies can
+    /// answer is applied after all sessions that it may fit were read.
+    ///
+    /// # Errors
+    /// As [`Persistence::list`].
+    fn list_filled(&self, query: &Query, budget: u64) -> Result<Filled, StoreError> {
+        let unknown = |rows: &[Listed]| {
+            let unknown = rows.iter().filter(|row| row.status() == Status::Unknown);
+            unknown.count()
+        };
+        if !query.needs_bodies() {
+            let mut page = self.list(query)?;
+            self.fill(&mut page.rows, budget);
+            let unread = unknown(&page.rows);
+            return Ok(Filled { page, unread });
+        }
+        let mut rows = self.list(&query.of_headers())?.rows;
+        self.fill(&mut rows, budget);
+        let unread = unknown(&rows);
+        let page = Page::of(rows, query)?;
+        Ok(Filled { page, unread })
+    }
+
+    /// Takes note of what a session that is open for writing says now, so that the next list need not read it. To be called
+    /// while its writer is there and everything is stored; a backend that remembers nothing does nothing.
+    fn note_summary(&self, id: &SessionId, summary: &Summary) {
+        let _nothing_to_remember = (id, summary);
+    }
+}
+
+/// Goes over the rows whose body is not known, the last changed one first, until `budget` bytes were read. `read` gives the
+/// body, and how many bytes that took.
+pub(crate) fn fill_with(
+    rows: &mut [Listed],
+    budget: u64,
+    mut read: impl FnMut(&Listed) -> (Result<Summary, Fault>, u64),
+) {
+    let mut unknown: Vec<&mut Listed> = rows
+        .iter_mut()
+        .filter(|row| row.status() == Status::Unknown)
+        .collect();
+    unknown.sort_by_key(|row| std::cmp::Reverse(row.activity()));
+    let mut spent = 0;
+    for row in unknown {
+        if spent >= budget {
+            return;
+        }
+        let (body, bytes) = read(row);
+        row.body = Some(body);
+        spent += bytes;
+    }
 }
 
 /// The one writer of a session.
@@ -139,17 +203,4 @@ pub struct Repair {
     pub recovered: u64,
     /// Events that close the turn which was open.
     pub closers: Vec<Arc<Event>>,
-}
-
-/// One session in a list.
-#[derive(Debug)]
-pub struct Listed {
-    /// The id: of the header, or what the directory's name says where the header cannot be read.
-    pub id: SessionId,
-    /// The file, or the directory that cannot be looked into.
-    pub path: PathBuf,
-    /// When it last changed, in ms since the epoch.
-    pub modified: i64,
-    /// The header, or why there is none to show.
-    pub header: Result<SessionHeader, StoreError>,
 }

@@ -3,12 +3,17 @@
 use std::fmt;
 use std::fs::Metadata;
 
+/// More than the clock of any file system needs for one step, in ns: FAT counts in steps of two seconds.
+const TICK: i128 = 2_000_000_000;
+
 /// Tells one state of a file from every other: the file itself, its size, and when it was last changed. Equal revisions
 /// mean equal bytes, as far as the file system's clock can tell two changes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revision {
     device: u64,
     inode: u64,
+    /// How many names the file has.
+    links: u64,
     /// In bytes.
     size: u64,
     /// In ns since the epoch, as the file system has it.
@@ -27,6 +32,7 @@ impl Revision {
         Self {
             device: meta.dev(),
             inode: meta.ino(),
+            links: meta.nlink(),
             size: meta.len(),
             modified: time(meta.mtime(), meta.mtime_nsec()),
             changed: time(meta.ctime(), meta.ctime_nsec()),
@@ -47,26 +53,36 @@ impl Revision {
         Self {
             device: 0,
             inode: 0,
+            links: 0,
             size: meta.len(),
             modified,
             changed: modified,
         }
     }
 
-    /// Whether the file holds the same in both, as far as a log is concerned, which nobody edits in place: its attributes may
-    /// have changed. Every linked fork of a session gives the session's file one more name, and that is such a change.
+    /// Whether the file holds the same in both. A linked fork of a session gives the session's file one more name, and with
+    /// that changes the time of its attributes: then the time of its content tells.
     #[must_use]
     pub const fn has_same_content(&self, other: &Self) -> bool {
         self.device == other.device
             && self.inode == other.inode
             && self.size == other.size
             && self.modified == other.modified
+            && (self.changed == other.changed || self.links != other.links)
     }
 
     /// The size of the file, in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Whether the file has been left alone for so long that a change from now on shows: the clocks of file systems are
+    /// coarse, and two changes in one of their ticks look like one. `now`, in ms since the epoch, is a moment before the
+    /// file was looked at.
+    #[must_use]
+    pub fn is_settled(&self, now: i64) -> bool {
+        i128::from(now) * 1_000_000 >= self.changed + TICK
     }
 
     /// Reads what [`fmt::Display`] writes.
@@ -77,6 +93,7 @@ impl Revision {
         let revision = Self {
             device: next()?.parse().ok()?,
             inode: next()?.parse().ok()?,
+            links: next()?.parse().ok()?,
             size: next()?.parse().ok()?,
             modified: next()?.parse().ok()?,
             changed: next()?.parse().ok()?,
@@ -85,17 +102,18 @@ impl Revision {
     }
 }
 
-/// `device:inode:size:modified:changed`.
+/// `device:inode:links:size:modified:changed`.
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             device,
             inode,
+            links,
             size,
             modified,
             changed,
         } = self;
-        write!(f, "{device}:{inode}:{size}:{modified}:{changed}")
+        write!(f, "{device}:{inode}:{links}:{size}:{modified}:{changed}")
     }
 }
 
@@ -110,7 +128,13 @@ mod tests {
         let revision = Revision::of(&meta);
         assert_eq!(revision.size(), meta.len());
         assert_eq!(Revision::parse(&revision.to_string()), Some(revision));
-        for text in ["", "1:2:3:4", "1:2:3:4:5:6", "1:2:-3:4:5", "a:2:3:4:5"] {
+        for text in [
+            "",
+            "1:2:3:4:5",
+            "1:2:3:4:5:6:7",
+            "1:2:3:-4:5:6",
+            "a:2:3:4:5:6",
+        ] {
             assert_eq!(Revision::parse(text), None, "{text}");
         }
     }

@@ -1,17 +1,18 @@
 //! Walking the directories: `<root>/<project>/<session>/<log>` (`reference/persistence.md` §1.2).
 //!
-//! There is no index: what is there is what the directories say. Whatever cannot be searched is remembered as a problem of
+//! What is there is what the directories say; an index only remembers what was in them. Whatever cannot be searched is remembered as a problem of
 //! its own and never keeps anything else from being found.
 
 use std::fs::{self, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use offshoot_format::Container;
+use offshoot_format::{ChildEvidence, Container};
 use offshoot_session::{SessionHeader, SessionId};
 
 use crate::StoreError;
-use crate::layout::{Generation, decode_id, encode_id, flat_log, session_dir};
+use crate::layout::{Generation, UNDER_WAY, decode_id, encode_id, flat_log, session_dir};
+use crate::read::bytes_of;
 
 /// Where a session's log is, or will be.
 #[derive(Clone, Debug)]
@@ -38,6 +39,48 @@ pub(crate) enum Item {
         path: PathBuf,
         error: StoreError,
     },
+}
+
+/// A place that may hold a session.
+#[derive(Debug)]
+pub(crate) enum Spot {
+    /// A directory that nobody has looked into.
+    Directory(PathBuf),
+    /// What is known to be none without looking.
+    Problem(Item),
+}
+
+/// What is in a session's directory.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// The logs of the highest version, by name.
+    pub(crate) logs: Vec<Found>,
+    /// Whether something beside the log changes what a reader sees of it.
+    pub(crate) is_under_way: bool,
+}
+
+impl Found {
+    /// The log of this name in a directory; `None` if no log has such a name.
+    pub(crate) fn named(dir: &Path, name: &str) -> Option<Self> {
+        Some(Self {
+            generation: Generation::parse(name)?,
+            place: Place {
+                dir: dir.to_owned(),
+                path: dir.join(name),
+            },
+        })
+    }
+
+    /// The name of the log; `None` if it is not UTF-8.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.place.path.file_name()?.to_str()
+    }
+
+    /// What this log proves about the session that delegated work to it; nothing if it cannot be read.
+    pub(crate) fn evidence(&self) -> Option<ChildEvidence> {
+        let (bytes, _) = bytes_of(self).ok()?;
+        ChildEvidence::of_file(self.generation.container, &bytes.bytes).ok()
+    }
 }
 
 /// The directories below one root.
@@ -132,7 +175,10 @@ impl Tree {
                 continue;
             }
             for session in entries(&project.path).unwrap_or_default() {
-                let Some(Item::Session(found)) = session_item(session) else {
+                let Some(Spot::Directory(dir)) = session_spot(session) else {
+                    continue;
+                };
+                let Some(Item::Session(found)) = session_item(dir) else {
                     continue;
                 };
                 match found[0].generation.container {
@@ -146,22 +192,31 @@ impl Tree {
 
     /// Everything below the root that is a session or that should not be passed over in silence.
     pub(crate) fn items(&self) -> Result<Vec<Item>, StoreError> {
-        let mut items = Vec::new();
+        let items = self.spots()?.into_iter().filter_map(|spot| match spot {
+            Spot::Directory(dir) => session_item(dir),
+            Spot::Problem(item) => Some(item),
+        });
+        Ok(items.collect())
+    }
+
+    /// The same without looking into any directory of a session.
+    pub(crate) fn spots(&self) -> Result<Vec<Spot>, StoreError> {
+        let mut spots = Vec::new();
         let mut projects = Vec::new();
         for project in entries(&self.root).map_err(StoreError::io("list", &self.root))? {
             match project.kind {
                 Ok(Kind::Directory) => projects.push(project.path),
                 Ok(Kind::Other) => {}
-                Err(error) => items.push(unlisted(project.path, error)),
+                Err(error) => spots.push(Spot::Problem(unlisted(project.path, error))),
             }
         }
         for project in without_linked_twins(projects) {
             match entries(&project) {
-                Ok(entries) => items.extend(entries.into_iter().filter_map(session_item)),
-                Err(error) => items.push(unlisted(project, error)),
+                Ok(entries) => spots.extend(entries.into_iter().filter_map(session_spot)),
+                Err(error) => spots.push(Spot::Problem(unlisted(project, error))),
             }
         }
-        Ok(items)
+        Ok(spots)
     }
 
     /// The header says where a file belongs; a file elsewhere is somebody's copy, not the session.
@@ -184,27 +239,33 @@ impl Tree {
     }
 }
 
-fn session_item(entry: Entry) -> Option<Item> {
+fn session_spot(entry: Entry) -> Option<Spot> {
     let path = entry.path;
     match entry.kind {
-        Ok(Kind::Directory) => match top_generations(&path) {
-            Ok(found) if found.is_empty() => None,
-            Ok(found) => Some(Item::Session(found)),
-            Err(error) => Some(Item::Problem {
-                id: id_of(&path),
-                path,
-                error,
-            }),
-        },
+        Ok(Kind::Directory) => Some(Spot::Directory(path)),
         Ok(Kind::Other) => {
-            let id = flat_log(path.file_name()?.to_str()?)?;
-            Some(Item::Problem {
-                id: decode_id(id),
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let id = decode_id(flat_log(&name)?);
+            Some(Spot::Problem(Item::Problem {
+                id,
                 error: StoreError::ObsoleteLayout { path: path.clone() },
                 path,
-            })
+            }))
         }
-        Err(error) => Some(unlisted(path, error)),
+        Err(error) => Some(Spot::Problem(unlisted(path, error))),
+    }
+}
+
+/// What a directory is; `None` if it holds no log.
+fn session_item(dir: PathBuf) -> Option<Item> {
+    match top_generations(&dir) {
+        Ok(found) if found.is_empty() => None,
+        Ok(found) => Some(Item::Session(found)),
+        Err(error) => Some(Item::Problem {
+            id: id_of(&dir),
+            path: dir,
+            error,
+        }),
     }
 }
 
@@ -223,30 +284,34 @@ pub(crate) fn id_of(dir: &Path) -> SessionId {
 
 /// The logs of the highest version in a session's directory; none if there is no such directory.
 fn top_generations(dir: &Path) -> Result<Vec<Found>, StoreError> {
+    Ok(contents(dir)?.logs)
+}
+
+/// What is in a session's directory; nothing if there is no such directory.
+pub(crate) fn contents(dir: &Path) -> Result<Contents, StoreError> {
     let failed = |error| StoreError::io("list", dir)(error);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if is_absence(&error) => return Ok(Vec::new()),
+        Err(error) if is_absence(&error) => return Ok(Contents::default()),
         Err(error) => return Err(failed(error)),
     };
     let mut found: Vec<Found> = Vec::new();
+    let mut is_under_way = false;
     for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        if let Some(generation) = name.and_then(Generation::parse) {
-            found.push(Found {
-                place: Place {
-                    dir: dir.to_owned(),
-                    path,
-                },
-                generation,
-            });
-        }
+        let name = entry.map_err(failed)?.file_name();
+        let Some(name) = name.to_str() else {
+            continue;
+        };
+        is_under_way |= UNDER_WAY.contains(&name);
+        found.extend(Found::named(dir, name));
     }
     let top = found.iter().map(|found| found.generation.version).max();
     found.retain(|found| Some(found.generation.version) == top);
     found.sort_by(|a, b| a.place.path.cmp(&b.place.path));
-    Ok(found)
+    Ok(Contents {
+        logs: found,
+        is_under_way,
+    })
 }
 
 fn is_absence(error: &io::Error) -> bool {
@@ -290,7 +355,8 @@ fn entries(dir: &Path) -> io::Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = entries
         .map(|one| one.map(entry))
         .collect::<io::Result<_>>()?;
-    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    // They differ in the last name only, so their bytes are in the order of their names.
+    entries.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     Ok(entries)
 }
 

@@ -18,7 +18,8 @@ use offshoot_model::{
 };
 use offshoot_session::{Event, EventKind, EventLog, ForkSeed, LogOffset, SessionHeader, SessionId};
 use offshoot_store::{
-    JsonlStore, Listed, OpenSession, Persistence, Prefix, ReadSession, SessionWriter, StoreError,
+    JsonlStore, OpenSession, Page, Persistence, Prefix, Query, ReadSession, SessionWriter,
+    StoreError,
 };
 use offshoot_test_support::{ScriptedModelServer, TestHome};
 use serde::Deserialize;
@@ -325,8 +326,8 @@ impl Persistence for FaultyStore {
         Ok(opened)
     }
 
-    fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        self.store.list()
+    fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        self.store.list(query)
     }
 }
 

@@ -7,6 +7,7 @@ use futures_util::stream::BoxStream;
 use offshoot_agent::{Cancel, CancelCause, TurnEndReason, TurnReport};
 use offshoot_model::{Attempt, Chunk, Model, ModelRequest};
 use offshoot_session::{EventDraft, EventKind, SessionObserver};
+use offshoot_store::Query;
 use offshoot_test_support::{Reply, ScriptedModelServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -103,7 +104,9 @@ async fn an_answer_that_is_complete_stands_and_none_of_its_calls_runs() {
 #[tokio::test]
 async fn a_call_that_was_logged_and_did_not_begin_says_so() {
     let (bench, _, _) = cancelled_at(EventKind::ToolCall).await;
-    let id = bench.service.list().unwrap()[0].id.clone();
+    let id = bench.service.list(&Query::default()).unwrap().rows[0]
+        .id
+        .clone();
     let not_run = "Error: tool call aborted before dispatch";
     assert_eq!(
         results(&bench.log(&id)),
@@ -170,7 +173,9 @@ async fn cancelled_behind(chunks: usize, reply: Reply) -> Bench {
 #[tokio::test]
 async fn over_http_nothing_visible_yet_is_an_attempt() {
     let bench = cancelled_behind(1, Reply::text("Never heard.")).await;
-    let id = bench.service.list().unwrap()[0].id.clone();
+    let id = bench.service.list(&Query::default()).unwrap().rows[0]
+        .id
+        .clone();
     let log = bench.log(&id);
     let expected = first_step(&["assistant/attempt", "step/end", "turn/end"]);
     assert_eq!(kinds(&log)[..expected.len()], expected);

@@ -6,7 +6,7 @@ use std::io::Write;
 use offshoot_format::{CURRENT_VERSION, FormatError, Status as FormatStatus};
 use offshoot_model::verify_stream;
 use offshoot_session::{Event, EventKind, Finding, LogOffset, NotContinuable};
-use offshoot_store::{Persistence as _, ReadSession, StoreError};
+use offshoot_store::{Persistence as _, Query, ReadSession, Status as Listed, StoreError};
 use serde::Serialize;
 
 use crate::args::Check;
@@ -50,7 +50,7 @@ pub(crate) struct Verdict {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Status {
+enum Status {
     /// Everything is as it should be.
     Ok,
     /// A crash has left a tail; opening the session repairs it.
@@ -66,7 +66,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    pub(crate) const fn as_str(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Torn => "torn",
@@ -77,13 +77,11 @@ impl Status {
         }
     }
 
-    /// What an error of the store says about the file.
-    pub(crate) const fn of(error: &StoreError) -> Self {
-        match error {
-            StoreError::Format { source, .. } if source.is_unsupported() => Self::Unsupported,
-            StoreError::Io { .. }
-            | StoreError::NotFound { .. }
-            | StoreError::InvalidName { .. } => Self::Unreadable,
+    /// What an error of the store says about the file: the same as in a list.
+    const fn of(error: &StoreError) -> Self {
+        match Listed::of(error) {
+            Listed::Unsupported => Self::Unsupported,
+            Listed::Unreadable => Self::Unreadable,
             _ => Self::Damaged,
         }
     }
@@ -229,7 +227,7 @@ fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
 fn of_home(home: &Home, deep: bool) -> Result<Vec<Verdict>, Failure> {
     home.check()?;
     let store = home.store();
-    let mut listed = store.list()?;
+    let mut listed = store.list(&Query::default())?.rows;
     listed.sort_by(|a, b| a.path.cmp(&b.path));
     let verdicts = listed.into_iter().map(|listed| {
         let file = listed.path.display().to_string();

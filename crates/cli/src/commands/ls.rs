@@ -2,17 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::num::NonZeroUsize;
 
+use clap::ValueEnum as _;
 use comfy_table::{ContentArrangement, Table, presets};
 use offshoot_format::CURRENT_VERSION;
-use offshoot_store::{Listed, Persistence as _};
+use offshoot_store::{Filled, Listed, Noticed, Persistence as _, Query, Summary, Within};
 use serde::Serialize;
 
 use crate::args::Ls;
-use crate::commands::check::Status;
 use crate::failure::Failure;
 use crate::home::Home;
-use crate::text;
+use crate::notes::Notes;
+use crate::{system, text};
+
+/// How many sessions people get to see at once.
+const PAGE: NonZeroUsize = NonZeroUsize::new(50).unwrap();
+/// How many bytes of session files one list reads to say what only they know: a second or two.
+const BUDGET: u64 = 32 << 20;
 
 /// One session. Stable: see `docs/cli.md`.
 #[derive(Debug, Serialize)]
@@ -31,34 +38,127 @@ pub(crate) struct Row {
     updated_at: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_event_at: Option<i64>,
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    open_turn: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<Noticed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
 pub(crate) fn run(args: &Ls, home: &Home, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     home.check()?;
-    let rows = rows(home)?;
+    let budget = if args.all { u64::MAX } else { BUDGET };
+    let query = query(args, json)?;
+    let Filled { page, unread } = home.store().list_filled(&query, budget)?;
+    let rows: Vec<Row> = page.rows.into_iter().map(row).collect();
     if json {
         serde_json::to_writer_pretty(&mut *out, &rows)?;
         writeln!(out)?;
-        return Ok(());
-    }
-    if rows.is_empty() {
-        writeln!(out, "no sessions in `{}`", home.path().display())?;
-        writeln!(
-            out,
-            "start one with: offshoot run PROMPT    or look at: offshoot demo"
-        )?;
-        return Ok(());
-    }
-    if args.tree {
-        tree(&rows, out)
+    } else if rows.is_empty() {
+        nothing(&query, home, out)?;
+    } else if args.tree {
+        tree(&rows, out)?;
     } else {
-        table(&rows, out)
+        table(&rows, out)?;
     }
+    // What was printed comes first, whichever way the two streams are read.
+    out.flush()?;
+    let notes = Notes::new(json);
+    if let Some(next) = page.next {
+        let told = format!(
+            "{} of {} sessions are shown; the next ones: {} --cursor {}",
+            rows.len(),
+            page.matching,
+            command(args),
+            text::quoted(&next)
+        );
+        notes.with(&told, "next", &next);
+    }
+    if unread > 0 {
+        let may_fit = match query.text.is_some() || !query.statuses.is_empty() {
+            true => ", and may fit too",
+            false => "",
+        };
+        let some = match unread {
+            1 => "1 session has".to_owned(),
+            more => format!("{more} sessions have"),
+        };
+        notes.say(&format!(
+            "{some} not been read yet{may_fit}: do this again to read on, or with --all to read everything"
+        ));
+    }
+    Ok(())
+}
+
+fn query(args: &Ls, json: bool) -> Result<Query, Failure> {
+    let everything = args.all || args.tree || json;
+    Ok(Query {
+        limit: args.limit.or((!everything).then_some(PAGE)),
+        cursor: args.cursor.clone(),
+        cwd: args.cwd.as_deref().map(within).transpose()?,
+        text: args.grep.clone(),
+        statuses: args.status.iter().flat_map(|one| one.all()).collect(),
+        parent: None,
+        now: system::env().clock.now(),
+    })
+}
+
+/// As the headers have it: whole, and without a final separator.
+fn within(dir: &std::path::Path) -> Result<Within, Failure> {
+    let whole = std::path::absolute(dir).map_err(|error| {
+        Failure::new(
+            "IO_ERROR",
+            format!("could not find out where `{}` is: {error}", dir.display()),
+        )
+    })?;
+    Ok(Within::Below(whole.to_string_lossy().into_owned()))
+}
+
+/// The command that shows the same list.
+fn command(args: &Ls) -> String {
+    let mut command = "offshoot ls".to_owned();
+    let mut add = |flag: &str, value: &str| {
+        command.push_str(&format!(" --{flag} {}", text::quoted(value)));
+    };
+    if let Some(limit) = args.limit {
+        add("limit", &limit.to_string());
+    }
+    if let Some(cwd) = &args.cwd {
+        add("cwd", &cwd.to_string_lossy());
+    }
+    if let Some(grep) = &args.grep {
+        add("grep", grep);
+    }
+    for status in &args.status {
+        let name = status.to_possible_value();
+        add("status", name.as_ref().map_or("", |name| name.get_name()));
+    }
+    command
+}
+
+fn nothing(query: &Query, home: &Home, out: &mut dyn Write) -> Result<(), Failure> {
+    let home = home.path().display();
+    let is_chosen = query.cwd.is_some() || query.text.is_some() || !query.statuses.is_empty();
+    if is_chosen || query.cursor.is_some() {
+        writeln!(out, "no such session in `{home}`")?;
+        return Ok(());
+    }
+    writeln!(out, "no sessions in `{home}`")?;
+    writeln!(
+        out,
+        "start one with: offshoot run PROMPT    or look at: offshoot demo"
+    )?;
+    Ok(())
 }
 
 impl Row {
@@ -71,20 +171,14 @@ impl Row {
     }
 }
 
-/// All sessions, the last changed one first.
+/// All sessions, the last changed one first, with all that is to say about them.
 pub(crate) fn rows(home: &Home) -> Result<Vec<Row>, Failure> {
-    let store = home.store();
-    let mut rows: Vec<Row> = store
-        .list()?
-        .into_iter()
-        .map(|listed| row(&store, listed))
-        .collect();
-    rows.sort_by(|a, b| {
-        b.updated_at
-            .cmp(&a.updated_at)
-            .then_with(|| a.id.cmp(&b.id))
-    });
-    Ok(rows)
+    let query = Query {
+        now: system::env().clock.now(),
+        ..Query::default()
+    };
+    let filled = home.store().list_filled(&query, u64::MAX)?;
+    Ok(filled.page.rows.into_iter().map(row).collect())
 }
 
 /// A session and every fork that comes from it.
@@ -104,51 +198,65 @@ pub(crate) fn family(rows: Vec<Row>, root: &str) -> Vec<Row> {
         .collect()
 }
 
-fn row(store: &offshoot_store::JsonlStore, listed: Listed) -> Row {
+fn row(listed: Listed) -> Row {
     let mut row = Row {
+        updated_at: listed.activity(),
+        status: listed.status().as_str(),
         id: listed.id.to_string(),
         parent: None,
         cut: None,
         title: None,
         cwd: None,
         created_at: None,
-        updated_at: listed.modified,
         events: None,
-        status: Status::Ok.as_str(),
+        turns: None,
+        last_event_at: None,
+        open_turn: None,
+        findings: Vec::new(),
         version: None,
+        code: None,
         reason: None,
     };
-    let read = listed.header.and_then(|header| {
-        row.parent = header.parent.map(|id| id.to_string());
-        row.cwd = header.cwd;
-        row.created_at = Some(header.created_at);
-        // The clock of a file system lags a little behind the one that wrote the header.
-        let created = i64::try_from(header.created_at).unwrap_or(i64::MAX);
-        row.updated_at = row.updated_at.max(created);
-        store.read(&listed.id)
-    });
-    match read {
-        Ok(read) => {
-            let stored = read.stored;
-            row.cut = stored
-                .inherited
-                .last()
-                .filter(|_| stored.header.is_seeded)
-                .map(|cut| cut.get());
-            row.title = text::title(&stored.log);
-            row.events = Some(stored.log.end().get());
-            row.version = Some(stored.version);
-            if let Some(tail) = stored.tail {
-                row.status = Status::Torn.as_str();
-                row.reason = Some(format!("line {}: {}", tail.place.line, tail.reason));
-            }
+    match listed.header {
+        Ok(header) => {
+            row.parent = header.parent.map(|id| id.to_string());
+            row.cwd = header.cwd;
+            row.created_at = Some(header.created_at);
         }
         Err(error) => {
-            row.status = Status::of(&error).as_str();
+            row.code = Some(error.code().to_owned());
             row.reason = Some(error.to_string());
         }
     }
+    match listed.body.filter(|_| row.reason.is_none()) {
+        Some(Ok(summary)) => row.tell(summary),
+        Some(Err(fault)) => {
+            row.code = Some(fault.code.into_owned());
+            row.reason = Some(fault.reason);
+        }
+        None => {}
+    }
     row
+}
+
+impl Row {
+    fn tell(&mut self, summary: Summary) {
+        self.reason = match (&summary.torn, summary.open_turn) {
+            (Some(torn), _) => Some(format!("line {}: {}", torn.line, torn.reason)),
+            (None, Some(turn)) => Some(format!(
+                "turn {turn} has no end: it is running, or going on with the session closes it"
+            )),
+            (None, None) => None,
+        };
+        self.cut = summary.cut.map(|cut| cut.get());
+        self.title = summary.title.map(|title| text::shorten(&title));
+        self.events = Some(summary.events.get());
+        self.turns = Some(summary.turns);
+        self.last_event_at = summary.last_activity;
+        self.open_turn = summary.open_turn;
+        self.findings = summary.findings;
+        self.version = Some(summary.version);
+    }
 }
 
 fn table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {

@@ -53,7 +53,7 @@ fn a_second_run_is_refused_while_reading_and_forking_go_on() {
         "{shown}"
     );
     let listed = json(&run(&home, ["ls", "--json"]).success());
-    assert_eq!(listed[0]["status"], "ok");
+    assert_eq!(listed[0]["status"], "open");
     assert_eq!(
         json(&run(&home, ["check", &id, "--json"]).success())[0]["status"],
         "ok"

@@ -59,7 +59,7 @@ impl Source {
 
     fn store(&self) -> JsonlStore {
         JsonlStore::new(self.dir.path().join("sessions"), Container::Zstd)
-            .remembering_in(self.dir.path().join("cache"))
+            .with_cache(&self.dir.path().join("cache"))
     }
 
     fn child(&mut self) -> offshoot_session::SessionId {

@@ -16,6 +16,13 @@
 
 mod driver;
 mod forks;
+mod listing;
+#[path = "../../tests/it/many.rs"]
+#[allow(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has nothing better to do"
+)]
+mod many;
 mod reading;
 mod timing;
 mod v0;
@@ -53,6 +60,15 @@ fn main() {
     }
     if wanted("forks") {
         forks::run();
+    }
+    if wanted("listing") {
+        listing::run();
+    }
+    if !["forking", "closing", "writing"]
+        .iter()
+        .any(|part| wanted(part))
+    {
+        return;
     }
     let session = generate(LARGE);
     if wanted("forking") {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use offshoot_format::Container;
 use offshoot_store::{Persistence as _, StoreError};
 
-use crate::support::{Home, NOW, TWO_CALLS, events, file_bytes, header};
+use crate::support::{Home, NOW, TWO_CALLS, all, events, file_bytes, header};
 
 /// The log of session `bad`: its header line and these rows.
 fn raw(rows: &[&str]) -> Vec<u8> {
@@ -107,12 +107,7 @@ fn bad_logs_are_refused_by_name_nothing_is_written_and_the_others_are_still_list
         writeln!(told, "{name}").unwrap();
         tell(&mut told, &home, &read);
 
-        let ids: Vec<_> = store
-            .list()
-            .unwrap()
-            .into_iter()
-            .map(|one| one.id)
-            .collect();
+        let ids: Vec<_> = all(&store).into_iter().map(|one| one.id).collect();
         assert_eq!(ids, ["bad".into(), "good".into()], "{name}");
         assert!(store.read(&"good".into()).is_ok());
         assert_eq!(home.tree(), before, "{name}");
@@ -151,7 +146,7 @@ fn packed_logs_with_damaged_frames_are_refused_by_name_and_nothing_is_written() 
         assert_eq!(read.to_string(), open.to_string());
         writeln!(told, "{name}").unwrap();
         tell(&mut told, &home, &read);
-        assert_eq!(store.list().unwrap().len(), 1);
+        assert_eq!(all(&store).len(), 1);
         assert_eq!(home.tree(), before, "{name}");
     }
     insta::assert_snapshot!(told);
@@ -178,7 +173,7 @@ fn a_closed_step_with_unanswered_calls_is_read_but_not_continued_and_nothing_is_
     insta::assert_snapshot!(told);
     let read = store.read(&"bad".into()).unwrap();
     assert_eq!(read.stored.log.findings().count(), 1);
-    assert_eq!(store.list().unwrap().len(), 1);
+    assert_eq!(all(&store).len(), 1);
     // Not even the lock: the session was never going to be written.
     assert_eq!(home.tree(), before);
 }

@@ -7,7 +7,7 @@ use offshoot_format::Container;
 use offshoot_session::{LogOffset, Seq, Session, SessionHeader, SessionId, build_fork_seed};
 use offshoot_store::{Persistence as _, Repair};
 
-use crate::support::{BOTH, Home, NOW, event, events, file_bytes, header, log, texts};
+use crate::support::{BOTH, Home, NOW, all, event, events, file_bytes, header, log, texts};
 
 #[test]
 fn creating_writes_nothing_before_the_first_batch_and_then_header_and_batch_together() {
@@ -390,9 +390,7 @@ fn every_session_is_listed_with_its_header_and_no_body_is_read() {
             let file = crate::support::file_name(container);
             home.put(format!("{project}/{}/{file}", header.id), bytes);
         }
-        let listed: Vec<_> = store
-            .list()
-            .unwrap()
+        let listed: Vec<_> = all(&store)
             .into_iter()
             .map(|listed| (listed.id, listed.header.unwrap()))
             .collect();

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use offshoot_format::Container;
 use offshoot_store::{JsonlStore, Persistence as _};
 
-use crate::support::{Home, TWO_CALLS, event, events, file_bytes, header};
+use crate::support::{Home, TWO_CALLS, all, event, events, file_bytes, header};
 
 const COMPLETED: &str = r#"{"type":"session","version":4,"id":"session-4f1c","createdAt":50,"cwd":"/work/demo","isSeeded":false,"delegationDepth":0}"#;
 const CRASHED: &str = r#"{"type":"session","version":4,"id":"session-9a20","createdAt":60,"isSeeded":false,"delegationDepth":0,"agentPreset":"careful"}"#;
@@ -99,7 +99,7 @@ fn listing_and_reading_a_home_of_dsh_changes_no_byte_of_it() {
 
     let mut told = String::new();
     let store = JsonlStore::new(home.root(), Container::Zstd);
-    for listed in store.list().unwrap() {
+    for listed in all(&store) {
         let header = match &listed.header {
             Ok(header) => offshoot_format::encode_header(header)
                 .unwrap()

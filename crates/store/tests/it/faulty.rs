@@ -145,6 +145,11 @@ impl Disk for FaultyDisk {
         RealDisk.link(from, to)
     }
 
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step()?;
+        RealDisk.rename(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.step()?;
         RealDisk.remove(path)

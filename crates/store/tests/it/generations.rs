@@ -13,7 +13,7 @@ use offshoot_store::{
 };
 
 use crate::older::{REFUSED, V0, V0_FORK, V0_KINDS, V3, V3_FORK, file, name, put};
-use crate::support::{BOTH, Home, NOW, event, file_bytes, header, texts, write};
+use crate::support::{BOTH, Home, NOW, all, event, file_bytes, header, texts, write};
 
 /// Every older session, with its version.
 const OLDER: [(u64, &str); 4] = [(0, V0), (0, V0_FORK), (3, V3), (3, V3_FORK)];
@@ -36,7 +36,7 @@ fn reading_and_listing_an_older_session_writes_nothing() {
             let before = home.tree();
             let store = home.store(container);
 
-            let listed = store.list().unwrap();
+            let listed = all(&store);
             assert_eq!(listed.len(), 1);
             let read = store.read(&"demo".into()).unwrap();
             assert_eq!(listed[0].header.as_ref().unwrap().id, read.stored.header.id);

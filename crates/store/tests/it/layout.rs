@@ -5,13 +5,13 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use offshoot_format::Container;
 use offshoot_session::{SessionHeader, SessionId};
-use offshoot_store::{JsonlStore, Persistence as _};
+use offshoot_store::{JsonlStore, Persistence as _, Query};
 
-use crate::support::{BOTH, Home, NOW, events, file_bytes, file_name, header, write};
+use crate::support::{BOTH, Home, NOW, all, events, file_bytes, file_name, header, write};
 
 /// What `list` says: id, path and either `ok` or the code and the text of the problem.
 fn listed(home: &Home) -> Vec<String> {
-    let list = home.store(Container::Zstd).list().unwrap();
+    let list = all(&home.store(Container::Zstd));
     let line = |listed: offshoot_store::Listed| {
         let state = match &listed.header {
             Ok(_) => "ok".to_owned(),
@@ -61,7 +61,7 @@ fn a_root_that_is_a_file_is_an_error_that_names_it() {
     let before = home.tree();
     let store = home.store(Container::Zstd);
     let expected = "IO_ERROR: could not list `<root>`: Not a directory (os error 20)";
-    assert_eq!(error_of(&home, store.list()), expected);
+    assert_eq!(error_of(&home, store.list(&Query::default())), expected);
     assert_eq!(error_of(&home, store.read(&"demo".into())), expected);
     assert_eq!(error_of(&home, store.create(&header("demo"))), expected);
     assert_eq!(home.tree(), before);
@@ -91,12 +91,7 @@ fn ids_with_separators_are_encoded_and_stay_in_the_root() {
             Ok(path)
         });
         assert!(path.unwrap().starts_with(home.root()), "{id}");
-        let ids: Vec<_> = store
-            .list()
-            .unwrap()
-            .into_iter()
-            .map(|one| one.id)
-            .collect();
+        let ids: Vec<_> = all(&store).into_iter().map(|one| one.id).collect();
         assert_eq!(ids, [SessionId::from(id)]);
         let tops: Vec<_> = fs::read_dir(home.root().parent().unwrap())
             .unwrap()
@@ -449,12 +444,7 @@ fn a_linked_directory_is_followed_and_found_once() {
     let again = other.store(Container::Zstd).open(&"good".into(), NOW);
     assert_eq!(again.unwrap_err().code(), "SESSION_ALREADY_OWNED");
     drop(opened);
-    let ids: Vec<_> = store
-        .list()
-        .unwrap()
-        .into_iter()
-        .map(|one| one.id)
-        .collect();
+    let ids: Vec<_> = all(&store).into_iter().map(|one| one.id).collect();
     assert_eq!(ids, ["good".into()]);
 }
 
@@ -482,7 +472,7 @@ fn a_linked_log_can_be_read_but_not_written_because_its_lock_would_be_another() 
 fn a_relative_root_works() {
     // The only test that depends on the working directory, which it does not change.
     let store = JsonlStore::new("no-such-directory/sessions", Container::Raw);
-    assert!(store.list().unwrap().is_empty());
+    assert!(all(&store).is_empty());
     assert_eq!(
         store.read(&"demo".into()).unwrap_err().to_string(),
         "session `demo` was not found in `no-such-directory/sessions`"

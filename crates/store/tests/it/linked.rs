@@ -650,7 +650,7 @@ fn a_branch_of_a_newer_version_or_with_a_wrong_header_is_listed_with_its_reason(
             &path,
             zstd::encode_all(format!("{case}\n").as_bytes(), 3).unwrap(),
         );
-        let listed = store.list().unwrap();
+        let listed = crate::support::all(&store);
         let entry = listed.iter().find(|entry| entry.path == path).unwrap();
         let error = entry.header.as_ref().unwrap_err();
         told.push(format!(

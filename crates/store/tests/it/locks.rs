@@ -7,7 +7,7 @@ use offshoot_format::Container;
 use offshoot_store::{JsonlStore, Persistence as _};
 
 use crate::child::{self, Holder};
-use crate::support::{BOTH, Home, NOW, events, file_bytes, header, texts};
+use crate::support::{BOTH, Home, NOW, all, events, file_bytes, header, texts};
 
 fn put(home: &Home, container: Container) {
     let bytes = file_bytes(container, &header("demo"), &[&events(16)]);
@@ -30,7 +30,7 @@ fn check_held(home: &Home, store: &JsonlStore) {
     let again = store.create(&header("demo")).unwrap_err();
     assert_eq!(again.code(), "SESSION_ALREADY_EXISTS");
     store.read(&"demo".into()).unwrap();
-    let list = store.list().unwrap();
+    let list = all(store);
     assert_eq!(list.len(), 1);
     assert!(list[0].header.is_ok());
     assert_eq!(home.tree(), before);
@@ -134,7 +134,7 @@ fn of_many_that_create_one_id_at_once_exactly_one_succeeds() {
     });
     assert_eq!(results.iter().filter(|&&won| won).count(), 1);
     let store = home.store(Container::Zstd);
-    assert_eq!(store.list().unwrap().len(), 1);
+    assert_eq!(all(&store).len(), 1);
     assert!(store.read(&"demo".into()).is_ok());
 }
 
@@ -146,7 +146,7 @@ fn a_reader_leaves_no_trace_and_waits_for_nobody() {
         let before = home.tree();
         let store = home.store(container);
         store.read(&"demo".into()).unwrap();
-        store.list().unwrap();
+        all(&store);
         store.locate(&"demo".into()).unwrap();
         assert_eq!(home.tree(), before);
         let writer = store.open(&"demo".into(), NOW).unwrap();
@@ -186,9 +186,7 @@ pub(crate) fn one_unreadable_directory_hides_nothing_else() {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o000)).unwrap();
     }
     let store = home.store(Container::Raw);
-    let listed: Vec<_> = store
-        .list()
-        .unwrap()
+    let listed: Vec<_> = all(&store)
         .into_iter()
         .map(|one| {
             let state = one

@@ -8,7 +8,7 @@ use offshoot_session::{Event, LogOffset};
 use offshoot_store::{JsonlStore, Persistence as _, StoreError};
 
 use crate::faulty::{Fault, FaultyDisk};
-use crate::support::{BOTH, Home, NOW, event, events, file_bytes, header, texts, write};
+use crate::support::{BOTH, Home, NOW, all, event, events, file_bytes, header, texts, write};
 
 /// Three small batches of one log.
 fn batches() -> [Vec<Arc<Event>>; 3] {
@@ -218,7 +218,7 @@ fn a_creation_that_is_killed_at_any_step_leaves_the_whole_file_or_none() {
             match found {
                 Some(_) => assert!(store.read(&"demo".into()).is_ok()),
                 None => {
-                    assert!(store.list().unwrap().is_empty());
+                    assert!(all(&store).is_empty());
                     let mut again = store.create(&header("demo")).unwrap();
                     again.append(&batches()[0]).unwrap();
                 }

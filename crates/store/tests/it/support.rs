@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use offshoot_format::Container;
 use offshoot_session::{Event, EventLog, SessionHeader};
-use offshoot_store::{HOME_MARKER, JsonlStore};
+use offshoot_store::{HOME_MARKER, JsonlStore, Listed, Persistence, Query};
 use offshoot_test_support::TestHome;
 
 /// A whole turn by hand: a step with two parallel calls (events 1 to 11), then a step that answers.
@@ -70,6 +70,13 @@ pub(crate) fn file_name(container: Container) -> &'static str {
         Container::Raw => "session.v4.jsonl",
         Container::Zstd => "session.v4.jsonl.zstd",
     }
+}
+
+/// All sessions of a store, in the order of their paths.
+pub(crate) fn all(store: &dyn Persistence) -> Vec<Listed> {
+    let mut rows = store.list(&Query::default()).unwrap().rows;
+    rows.sort_by(|a, b| a.path.cmp(&b.path));
+    rows
 }
 
 /// A temporary home whose sessions lie where the store expects them.

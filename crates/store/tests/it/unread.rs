@@ -87,7 +87,7 @@ fn remembered(turns_count: u64) -> Remembered {
     // As whoever wrote it has left it.
     write(&home.dir("demo").join("session.lock"), "");
     let cache = home.root().parent().unwrap().join("cache");
-    let store = home.store(Container::Zstd).remembering_in(&cache);
+    let store = home.store(Container::Zstd).with_cache(&cache);
     let before = fs::read(home.log("demo", Container::Zstd)).unwrap();
     drop(store.read(&"demo".into()).unwrap());
     assert_eq!(fs::read(home.log("demo", Container::Zstd)).unwrap(), before);
@@ -148,8 +148,8 @@ impl Remembered {
     }
 
     fn table(&self) -> PathBuf {
-        let mut entries = fs::read_dir(self.cache.join("checkpoints")).unwrap();
-        entries.next().unwrap().unwrap().path()
+        let only = |dir: PathBuf| fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
+        only(only(self.cache.clone()).join("checkpoints"))
     }
 }
 
