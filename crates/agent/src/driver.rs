@@ -11,6 +11,7 @@ use offshoot_model::{CallConfig, Failure, Model, Usage};
 use offshoot_session::{EventDraft, EventKind, LiveSession, LogOffset, StepRef};
 use offshoot_tool_api::ToolRegistry;
 
+use crate::answer::Answer;
 use crate::cancel::Cancel;
 use crate::env::Env;
 use crate::events::{CancelCause, Header, Step, TurnEnd, TurnEndReason, TurnStart, logged, read};
@@ -75,6 +76,8 @@ pub struct Agent {
     /// The surface's generation at the last request, or when the agent was attached.
     pub(crate) generation: u64,
     pub(crate) usage: Option<Usage>,
+    /// The answer that is coming in: whoever drops the future of a run leaves it here.
+    pub(crate) listening: Option<Answer>,
 }
 
 /// How a step came out, if it did not fail.
@@ -116,13 +119,17 @@ impl Agent {
         env: Env,
         on_durable: Option<DurableListener>,
     ) -> Self {
-        let Attached { live, writer } = attached;
+        let Attached {
+            live,
+            writer,
+            recording,
+        } = attached;
         let session = live.session.clone();
         let recorder = {
             let mut session = session.lock();
             let behind = writer.stored();
-            let pending = session.log().events_from(behind).cloned().collect();
-            let recorder = Recorder::new(writer, pending, on_durable);
+            let pending = session.log().events_from(behind).cloned();
+            let recorder = Recorder::new(&recording, writer, pending, on_durable);
             session.observe(recorder.observer());
             recorder
         };
@@ -138,6 +145,7 @@ impl Agent {
             header: None,
             generation,
             usage: None,
+            listening: None,
         }
     }
 
@@ -225,12 +233,13 @@ impl Agent {
     }
 
     /// Nobody would read a log in which a turn starts inside another.
-    async fn close_abandoned_turn(&self) -> Result<(), AgentError> {
+    async fn close_abandoned_turn(&mut self) -> Result<(), AgentError> {
         let log = self.session.log();
         let Some(turn) = log.open_tail().turn() else {
             return Ok(());
         };
         if let Some(step) = log.open_tail().step() {
+            self.settle_abandoned_answer(step)?;
             self.end_step(step)?;
         }
         let reason = TurnEndReason::Aborted {

@@ -1,5 +1,7 @@
 //! Why the driver could not go on. Failures of the model and of tools are not errors: they are in the log.
 
+use std::sync::Arc;
+
 use offshoot_session::{
     ForkError, LogError, NotContinuable, SeedError, Seq, StoreError as LiveError,
 };
@@ -14,7 +16,7 @@ pub enum AgentError {
     Log(#[from] LogError),
     /// Storage failed. No model and no tool was called with work that is not durable.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] Arc<StoreError>),
     /// The session cannot be in memory.
     #[error(transparent)]
     Live(#[from] LiveError),
@@ -46,7 +48,7 @@ pub enum AgentError {
 impl AgentError {
     /// The stable machine code.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::Log(error) => error.code(),
             Self::Store(error) => error.code(),
@@ -80,6 +82,12 @@ impl AgentError {
             }
             _ => None,
         }
+    }
+}
+
+impl From<StoreError> for AgentError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
     }
 }
 

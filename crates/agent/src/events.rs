@@ -17,7 +17,7 @@ pub(crate) fn shown(kind: EventKind, data: &impl Serialize) -> EventDraft {
     EventDraft::message(kind, &row_text(data)).expect("BUG: JSON text is JSON")
 }
 
-fn row_text(data: &impl Serialize) -> Box<RawValue> {
+pub(crate) fn row_text(data: &impl Serialize) -> Box<RawValue> {
     let data = serde_json::value::to_raw_value(data)
         .expect("BUG: payloads are structs of strings and finite numbers");
     one_line(data)

@@ -59,6 +59,7 @@ mod recorder;
 mod replay;
 mod request;
 mod service;
+mod settle;
 mod step;
 
 pub use cancel::Cancel;
@@ -67,7 +68,8 @@ pub use env::{Clock, Env, IdSource};
 pub use error::{AgentError, RequestError};
 pub use events::{CancelCause, TurnEndReason};
 pub use prompt::DEFAULT_SYSTEM_PROMPT;
-pub use recorder::DurableListener;
+pub use recorder::{DurableListener, UnstoredListener};
 pub use replay::{ReplayError, derive_script, script_from};
 pub use request::{build_request, count_requests, request_at};
 pub use service::{Attached, Fork, Opened, SessionService};
+pub use settle::AnswerSettler;

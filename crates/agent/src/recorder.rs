@@ -1,87 +1,131 @@
-//! What is appended and not yet durable, and the writer that makes it so.
+//! What is appended and not yet durable: a thin adapter over the store's write-behind, for a driver that awaits.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::Arc;
 
+use offshoot_model::{Chunk, StreamRecord};
 use offshoot_session::{Event, SessionObserver};
-use offshoot_store::SessionWriter;
+use offshoot_store::{
+    AttemptStart, Inlet, SessionWriter, StoreError, Unstored, WriteBehind, WriteListener,
+    WriterThread,
+};
+use tokio::sync::oneshot;
 
 use crate::AgentError;
+use crate::settle;
 
-/// Told of every event once it is durable, in order, on whatever thread stores it. It must not flush.
+/// Told of every event once it is durable, in order, on the thread that stores it. It must not flush.
 pub type DurableListener = Arc<dyn Fn(&Arc<Event>) + Send + Sync>;
 
-/// Queues a session's events and stores them in order, a batch at a time.
-///
-/// A batch that fails stays at the front of the queue: the next flush tries it again.
-#[derive(Clone)]
-pub(crate) struct Recorder {
-    shared: Arc<Shared>,
+/// Told of what could not be stored when nobody waits for it, on the thread that stores it. It must not flush.
+pub type UnstoredListener = Arc<dyn Fn(Unstored, &StoreError) + Send + Sync>;
+
+/// How sessions are written.
+#[derive(Clone, Default)]
+pub(crate) struct Recording {
+    pub(crate) thread: WriterThread,
+    pub(crate) on_unstored: Option<UnstoredListener>,
 }
 
-struct Shared {
-    queue: Arc<Mutex<Vec<Arc<Event>>>>,
-    writer: Mutex<Box<dyn SessionWriter>>,
-    listener: Option<DurableListener>,
+/// A session's events, and the answer that is coming in, on their way to its file.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    behind: WriteBehind,
 }
 
 impl Recorder {
     /// `pending` are events of the session that the writer does not have yet.
     pub(crate) fn new(
+        recording: &Recording,
         writer: Box<dyn SessionWriter>,
-        pending: Vec<Arc<Event>>,
-        listener: Option<DurableListener>,
+        pending: impl IntoIterator<Item = Arc<Event>>,
+        on_durable: Option<DurableListener>,
     ) -> Self {
-        let shared = Shared {
-            queue: Arc::new(Mutex::new(pending)),
-            writer: Mutex::new(writer),
-            listener,
+        let listener = Listener {
+            on_durable,
+            on_unstored: recording.on_unstored.clone(),
         };
-        Self {
-            shared: Arc::new(shared),
+        let behind = recording.thread.attach(writer, Arc::new(listener));
+        for event in pending {
+            behind
+                .enqueue(event)
+                .expect("BUG: a queue that nobody has closed is open");
         }
+        Self { behind }
     }
 
     pub(crate) fn observer(&self) -> Box<dyn SessionObserver> {
-        Box::new(Queue(Arc::clone(&self.shared.queue)))
+        Box::new(Queue(self.behind.inlet()))
     }
 
-    /// Makes everything queued so far durable. The store is synchronous, so it works on a thread of its own.
+    /// Makes everything queued so far durable.
     pub(crate) async fn flush(&self) -> Result<(), AgentError> {
-        let shared = Arc::clone(&self.shared);
-        let work = tokio::task::spawn_blocking(move || shared.flush());
-        work.await
-            .map_err(|error| AgentError::Worker(error.to_string()))?
+        let (done, flushed) = oneshot::channel();
+        self.behind.flush().on_done(|stored| {
+            // Nobody listens when the turn was abandoned meanwhile.
+            let _ignored = done.send(stored);
+        });
+        let stored = flushed.await;
+        Ok(stored.map_err(|error| AgentError::Worker(error.to_string()))??)
     }
 
     pub(crate) fn flush_blocking(&self) -> Result<(), AgentError> {
-        self.shared.flush()
+        Ok(self.behind.flush().wait()?)
+    }
+
+    pub(crate) fn begin_attempt(&self, start: AttemptStart) {
+        self.behind.begin_attempt(start);
+    }
+
+    /// Takes a chunk of the answer as it came, at `now`.
+    pub(crate) fn chunk(&self, now: i64, chunk: &Chunk) {
+        let record = StreamRecord::Chunk {
+            time: now,
+            chunk: chunk.clone(),
+        };
+        self.behind.delta(settle::line(&record).into());
+    }
+
+    /// The answer is an event now.
+    pub(crate) fn end_attempt(&self) {
+        self.behind.end_attempt();
     }
 }
 
-impl Shared {
-    fn flush(&self) -> Result<(), AgentError> {
-        let mut writer = lock(&self.writer);
-        let batch = lock(&self.queue).clone();
-        writer.append(&batch)?;
-        lock(&self.queue).drain(..batch.len());
-        if let Some(listener) = &self.listener {
-            batch.iter().for_each(|event| listener(event));
-        }
-        Ok(())
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Both guarded values are whole between two calls, whatever a listener did.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Has the queue and not the writer: a session that stays in memory must not keep its file locked.
-struct Queue(Arc<Mutex<Vec<Arc<Event>>>>);
+/// Has a way into the queue and not the writer: a session that stays in memory must not keep its file locked.
+struct Queue(Inlet);
 
 impl SessionObserver for Queue {
     fn event(&mut self, event: &Arc<Event>) -> Result<(), String> {
-        lock(&self.0).push(Arc::clone(event));
-        Ok(())
+        self.0
+            .enqueue(Arc::clone(event))
+            .map_err(|closed| closed.to_string())
+    }
+}
+
+struct Listener {
+    on_durable: Option<DurableListener>,
+    on_unstored: Option<UnstoredListener>,
+}
+
+impl WriteListener for Listener {
+    fn durable(&self, events: &[Arc<Event>]) {
+        if let Some(listener) = &self.on_durable {
+            events.iter().for_each(|event| listener(event));
+        }
+    }
+
+    fn failed(&self, what: Unstored, error: &Arc<StoreError>) {
+        if let Some(listener) = &self.on_unstored {
+            listener(what, error);
+        }
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording")
+            .field("thread", &self.thread)
+            .finish_non_exhaustive()
     }
 }

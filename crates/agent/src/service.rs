@@ -9,10 +9,12 @@ use offshoot_session::{
 };
 use offshoot_store::{
     Page, Persistence, Prefix, Query, ReadSession, Repair, SessionWriter, StoreError, StoredFork,
+    WriterThread,
 };
 
 use crate::AgentError;
 use crate::env::Env;
+use crate::recorder::{Recording, UnstoredListener};
 
 /// A live session with its writer: what an agent is put on.
 ///
@@ -22,6 +24,7 @@ use crate::env::Env;
 pub struct Attached {
     pub(crate) live: Live,
     pub(crate) writer: Box<dyn SessionWriter>,
+    pub(crate) recording: Recording,
 }
 
 /// Keeps a session in the store of live ones; it leaves with this.
@@ -73,6 +76,7 @@ pub struct SessionService {
     persistence: Arc<dyn Persistence>,
     live: Arc<SessionStore>,
     env: Env,
+    recording: Recording,
 }
 
 impl SessionService {
@@ -83,7 +87,22 @@ impl SessionService {
             persistence,
             live: Arc::new(SessionStore::new()),
             env,
+            recording: Recording::default(),
         }
+    }
+
+    /// Writes sessions on a thread that others may share. Without this the service has its own.
+    #[must_use]
+    pub fn writing_on(mut self, thread: WriterThread) -> Self {
+        self.recording.thread = thread;
+        self
+    }
+
+    /// Tells `listener` of what could not be stored when nobody waits for it. Without one, only the next flush says so.
+    #[must_use]
+    pub fn on_unstored(mut self, listener: UnstoredListener) -> Self {
+        self.recording.on_unstored = Some(listener);
+        self
     }
 
     /// A new session. Nothing is stored before something happens in it.
@@ -191,13 +210,18 @@ impl SessionService {
         let writer = self
             .persistence
             .fork(&fork.header, &fork.seed, &fork.shareable)?;
-        Ok(Attached { live, writer })
+        Ok(Attached {
+            live,
+            writer,
+            recording: self.recording.clone(),
+        })
     }
 
     fn attach(&self, session: LiveSession, writer: Box<dyn SessionWriter>) -> Attached {
         Attached {
             live: self.keep(session),
             writer,
+            recording: self.recording.clone(),
         }
     }
 

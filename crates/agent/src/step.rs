@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use offshoot_model::{
-    Assembled, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, StreamRecord, ToolSpec,
-    Usage, codes,
+    Assembled, CallConfig, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, StreamRecord,
+    ToolSpec, Usage, codes,
 };
-use offshoot_session::{Event, EventKind, StepRef};
+use offshoot_session::{Event, EventKind, LogOffset, StepRef};
+use offshoot_store::AttemptStart;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, unsound};
@@ -18,7 +19,7 @@ use crate::events::{
     RequestHeader, SessionTitle, SourceKind, StoredHeader, SystemBody, SystemMessage, TextBlock,
     logged, one_line, read, shown,
 };
-use crate::request::build_request;
+use crate::request::{build_request, settled_attempts};
 use crate::{AgentError, prompt};
 
 impl Agent {
@@ -28,6 +29,7 @@ impl Agent {
         claimed: &[Arc<str>],
         cancel: &Cancel,
     ) -> Result<StepEnding, StepFailure> {
+        let begun = self.session.log().end();
         self.log_prompt(at)?;
         let prompts = self.log_messages(claimed)?;
         self.log_header()?;
@@ -39,30 +41,50 @@ impl Agent {
         // Everything the model is about to see must survive a crash, or a later request would not extend this one.
         self.recorder.flush().await?;
         check(cancel)?;
+        self.recorder.begin_attempt(self.attempt(at, begun));
         let answer = self.answer(request, cancel).await;
         self.settle(at, answer, cancel).await
     }
 
     /// Listens until the answer is over, or nobody wants to hear it any more.
-    async fn answer(&self, request: ModelRequest, cancel: &Cancel) -> Answer {
+    async fn answer(&mut self, request: ModelRequest, cancel: &Cancel) -> Answer {
         let mut stream = self.model.stream(Arc::new(request), cancel.token().clone());
-        let mut answer = Answer::default();
+        let answer = self.listening.insert(Answer::default());
         loop {
             let next = cancel.token().run_until_cancelled(stream.next()).await;
             let stopped = cancel.token().is_cancelled();
             match next {
-                Some(None) => return answer,
+                Some(None) => break,
                 // The adapter may be the first to say that we hung up.
                 Some(Some(Chunk::Finish {
                     reason: FinishReason::Aborted { .. },
                     ..
                 })) if stopped => answer.stop(),
-                Some(Some(chunk)) => answer.push(self.env.now(), chunk),
+                Some(Some(chunk)) => {
+                    let now = self.env.now();
+                    self.recorder.chunk(now, &chunk);
+                    answer.push(now, chunk);
+                }
                 None => {
                     answer.stop();
-                    return answer;
+                    break;
                 }
             }
+        }
+        self.listening.take().unwrap_or_default()
+    }
+
+    /// The attempt that is about to be made in a step that began there.
+    fn attempt(&self, at: StepRef, begun: LogOffset) -> AttemptStart {
+        let made = settled_attempts(&self.session.log(), begun).count() as u64;
+        let CallConfig {
+            provider, model, ..
+        } = &self.config.call;
+        AttemptStart {
+            at,
+            attempt: made + 1,
+            provider: provider.clone(),
+            model: model.clone(),
         }
     }
 
@@ -233,6 +255,24 @@ impl Agent {
         }
     }
 
+    /// What had come of an answer when its run was dropped is kept, as if a person had interrupted it.
+    pub(crate) fn settle_abandoned_answer(&mut self, at: StepRef) -> Result<(), AgentError> {
+        let Some(mut answer) = self.listening.take() else {
+            return Ok(());
+        };
+        answer.stop();
+        let partial = answer.assembler.interrupted_blocks();
+        let assembled = answer.assembler.finish();
+        let stream = answer.recorder.finish();
+        if !partial.is_empty() {
+            return self.try_log_assistant(at, &partial, &assembled, true, &stream);
+        }
+        if stream.is_empty() {
+            return Ok(());
+        }
+        self.log_attempt(at, &stream)
+    }
+
     fn log_attempt(&self, at: StepRef, stream: &[StreamRecord]) -> Result<(), AgentError> {
         let data = AssistantAttempt {
             turn: at.turn,
@@ -240,6 +280,7 @@ impl Agent {
             stream,
         };
         self.append(logged(EventKind::AssistantAttempt, &data))?;
+        self.recorder.end_attempt();
         Ok(())
     }
 
@@ -293,6 +334,7 @@ impl Agent {
             stream,
         };
         self.append(shown(EventKind::AssistantMessage, &data))?;
+        self.recorder.end_attempt();
         Ok(())
     }
 }

@@ -56,8 +56,14 @@ impl fmt::Display for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        (&error).into()
+    }
+}
+
+impl From<&StoreError> for Failure {
+    fn from(error: &StoreError) -> Self {
         Self {
-            hint: hint(&error),
+            hint: hint(error),
             ..Self::new(error.code(), error.to_string())
         }
     }
@@ -95,7 +101,7 @@ pub(crate) fn hint(error: &StoreError) -> Option<String> {
 impl From<AgentError> for Failure {
     fn from(error: AgentError) -> Self {
         if let AgentError::Store(error) = error {
-            return error.into();
+            return (&*error).into();
         }
         Self {
             hint: error.hint(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use offshoot_agent::SessionService;
+use offshoot_agent::{AnswerSettler, SessionService};
 use offshoot_format::Container;
 use offshoot_store::{ForkLayout, HOME_MARKER, JsonlStore};
 
@@ -43,6 +43,7 @@ impl Home {
     /// The sessions. What is read of them is remembered in the cache folder, if there is one.
     pub(crate) fn store(&self) -> JsonlStore {
         let store = JsonlStore::new(self.path.join("sessions"), Container::Zstd);
+        let store = store.settling(Arc::new(AnswerSettler));
         match cache() {
             Some(cache) => store.with_cache(&cache),
             None => store,

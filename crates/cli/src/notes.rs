@@ -1,5 +1,9 @@
 //! What a command says beside its output: on standard error, where it does not mix with the answer.
 
+use std::sync::Arc;
+
+use offshoot_agent::UnstoredListener;
+use offshoot_store::Unstored;
 use serde_json::json;
 
 /// How notes are said: to a person or to a program.
@@ -11,6 +15,26 @@ pub(crate) struct Notes {
 impl Notes {
     pub(crate) const fn new(json: bool) -> Self {
         Self { json }
+    }
+
+    /// Says each of these as a note.
+    pub(crate) fn say_all(self, notes: Vec<String>) {
+        for note in notes {
+            self.say(&format!("note: {note}"));
+        }
+    }
+
+    /// Says what could not be stored while nobody was waiting for it.
+    pub(crate) fn on_unstored(self) -> UnstoredListener {
+        Arc::new(move |what, error| {
+            let lost = match what {
+                Unstored::Events => "what happens is not stored at the moment",
+                Unstored::Stream => {
+                    "the answer that is coming in would not survive a crash of this process"
+                }
+            };
+            self.say(&format!("warning: {lost}: {error} ({})", error.code()));
+        })
     }
 
     /// Says something that a reader of the output should know. For programs it is `{"type":"note","message":…}`.

@@ -146,6 +146,8 @@ impl FileBytes {
                 stored: self.log.in_own_file(stored),
                 path,
                 modified: self.modified,
+                settled: None,
+                stray: None,
                 shareable: Prefix::default(),
             }),
             Err(source) => {

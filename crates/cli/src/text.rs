@@ -1,6 +1,7 @@
 //! How events look to a person: one line each.
 
 use offshoot_session::{Body, Event, EventKind, EventLog};
+use offshoot_store::ReadSession;
 use serde_json::Value;
 
 const WIDTH: usize = 90;
@@ -141,6 +142,19 @@ pub(crate) fn not_continuable(log: &EventLog) -> Option<String> {
         .nearest_cut
         .map_or_else(String::new, |cut| format!("; fork it at {cut} instead"));
     Some(format!("this session cannot be continued: {refused}{cut}"))
+}
+
+/// What to know about the stream of an answer that lies beside a session's file.
+pub(crate) fn journal_notes(read: &ReadSession) -> Vec<String> {
+    let settled = read.settled.map(|seq| {
+        format!(
+            "event {seq} is an answer as far as it had come in; it is not in the file yet, going on with the session \
+             stores it"
+        )
+    });
+    let stray = read.stray.as_ref();
+    let stray = stray.map(|stray| printable(&stray.to_string()));
+    settled.into_iter().chain(stray).collect()
 }
 
 /// As a shell takes it for one word.

@@ -402,6 +402,14 @@ impl EventDraft {
         &self.kind
     }
 
+    /// The event with this number and this time, in ms since the epoch. Only a log knows whether it fits.
+    ///
+    /// # Errors
+    /// The payload is not one of its type, or the time is beyond ±(2^53 − 1).
+    pub fn dated(self, seq: Seq, time: i64) -> Result<Event, RowError> {
+        self.into_event(seq, time, RowOrder::Append)
+    }
+
     /// Numbers and dates the draft and reads it back through the one reader of rows.
     pub(crate) fn into_event(
         self,

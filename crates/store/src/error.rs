@@ -164,6 +164,9 @@ pub enum StoreError {
         /// What was given.
         cursor: String,
     },
+    /// The thread that stores could not be started, or a writer of another kind panicked on it.
+    #[error("the storage thread failed: {0}")]
+    WriterThread(String),
     /// An append failed and could not be taken back either. The writer refuses everything until the session is opened
     /// anew.
     #[error("could not append to `{}` ({append}), nor take the failed append back ({rollback})", path.display())]
@@ -201,6 +204,7 @@ impl StoreError {
             Self::FileExists { .. } => "FILE_EXISTS",
             Self::NothingSound { .. } => "NOTHING_SOUND",
             Self::InvalidCursor { .. } => "INVALID_CURSOR",
+            Self::WriterThread(_) => "STORAGE_THREAD_FAILED",
             Self::Poisoned { .. } => "WRITER_POISONED",
         }
     }

@@ -14,6 +14,7 @@ use crate::disk::{Disk, RealDisk, parent};
 use crate::fork::{store_cut, store_fork};
 use crate::generations::{encode, publish_current, remove_leftovers};
 use crate::index::Index;
+use crate::journal::{self, Beside, Journal, Outcome, Settle};
 use crate::layout::{Generation, HOME_MARKER, LOCK_NAME, session_dir};
 use crate::listing::{Listed, Page, Query};
 use crate::lock::{Claims, Lock};
@@ -37,6 +38,7 @@ pub struct JsonlStore {
     pub(crate) disk: Arc<dyn Disk>,
     claims: Claims,
     pub(crate) index: Option<Index>,
+    settle: Option<Arc<dyn Settle>>,
 }
 
 impl JsonlStore {
@@ -55,7 +57,15 @@ impl JsonlStore {
             disk,
             claims: Claims::default(),
             index: None,
+            settle: None,
         }
+    }
+
+    /// Says who makes events of the streams that a crash has left. Without it they are reported and not used.
+    #[must_use]
+    pub fn settling(mut self, settle: Arc<dyn Settle>) -> Self {
+        self.settle = Some(settle);
+        self
     }
 
     /// The same store, remembering in a cache folder what it reads of sessions, so that the next list or fork need not. The folder
@@ -112,6 +122,7 @@ impl JsonlStore {
             header: header.clone(),
             container: generation.container,
             written,
+            journal: Journal::default(),
             state: State::Unwritten {
                 beginning,
                 tree: self.tree.clone(),
@@ -263,6 +274,22 @@ impl JsonlStore {
         };
         Ok((Found { place, generation }, LogBytes::whole(current)))
     }
+
+    fn judge(
+        &self,
+        journal: &journal::Found,
+        found: &Found,
+        stored: &StoredSession,
+        bytes: &LogBytes,
+    ) -> Outcome {
+        let beside = Beside {
+            session: &stored.header.id,
+            log: &stored.log,
+            container: found.generation.container,
+            bytes: &bytes.bytes,
+        };
+        journal.judge(self.settle.as_deref(), beside)
+    }
 }
 
 impl Persistence for JsonlStore {
@@ -307,19 +334,34 @@ impl Persistence for JsonlStore {
 
     fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
         let found = self.tree.find(id)?;
+        let journal = journal::Found::in_dir(&found.place.dir);
         let (bytes, meta) = bytes_of(&found)?;
-        let stored = self.admit(id, &found, &bytes)?;
+        let mut stored = self.admit(id, &found, &bytes)?;
         let frames = bytes.frames(&stored, &found.place.path, FileId::of(&meta));
         self.remember(id, &found, &meta, &stored, &frames);
+        let outcome = journal.map(|journal| self.judge(&journal, &found, &stored, &bytes));
+        stored = bytes.in_own_file(stored);
+        let shareable = match stored.tail {
+            // Its writer has begun with what comes behind it, so the last whole frame is durable too.
+            Some(_) => frames,
+            None => frames.with_unsure_end(),
+        };
+        let (mut settled, mut stray) = (None, None);
+        match outcome {
+            Some(Outcome::Settled(event)) => {
+                settled = Some(event.seq());
+                stored.log.push(event).expect("BUG: it was checked");
+            }
+            Some(Outcome::Stray(journal)) => stray = Some(journal),
+            Some(Outcome::Spent) | None => {}
+        }
         Ok(ReadSession {
-            shareable: match stored.tail {
-                // Its writer has begun with what comes behind it, so the last whole frame is durable too.
-                Some(_) => frames,
-                None => frames.with_unsure_end(),
-            },
-            stored: bytes.in_own_file(stored),
+            shareable,
+            stored,
             path: found.place.path,
             modified: modified(&meta),
+            settled,
+            stray,
         })
     }
 
@@ -360,11 +402,26 @@ impl Persistence for JsonlStore {
         if size(&*log)? != now_bytes.own_size() {
             return Err(changed());
         }
+        let journal = journal::Found::in_dir(dir);
+        let (mut settled, mut stray) = (None, None);
+        match journal
+            .as_ref()
+            .map(|journal| self.judge(journal, &found, &stored, &now_bytes))
+        {
+            Some(Outcome::Settled(event)) => settled = Some(event),
+            Some(Outcome::Stray(found)) => stray = Some(journal::move_aside(disk, dir, found)?),
+            Some(Outcome::Spent) | None => {}
+        }
         let Repaired {
             session,
             written,
             mut repair,
-        } = repair(disk, &found, stored, &now_bytes, &mut *log, now)?;
+        } = repair(disk, &found, stored, settled, &now_bytes, &mut *log, now)?;
+        match (&stray, journal) {
+            (None, Some(journal)) => journal.remove(disk),
+            (Some(_), _) => repair.get_or_insert_default().stray = stray,
+            (None, None) => {}
+        }
         // What a crash left at the end of an older log stays there: it is not brought up.
         if left_out > 0 {
             repair.get_or_insert_default().torn_bytes += left_out;
@@ -374,6 +431,7 @@ impl Persistence for JsonlStore {
             header: session.header().clone(),
             container: found.generation.container,
             written,
+            journal: Journal::default(),
             state: State::Open {
                 size: size(&*log)?,
                 log,

@@ -2,8 +2,9 @@
 //!
 //! A log is created by linking a finished file into place and changed only by appending. A batch is durable when
 //! [`SessionWriter::append`] returns, or was taken back when it fails. One process writes a session at a time, held by a
-//! kernel lock; anybody reads and forks it meanwhile. Opening a session for writing repairs what a crash has left, in one
-//! durable batch.
+//! kernel lock; anybody reads and forks it meanwhile. [`WriteBehind`] puts a queue in front of a writer: appending then
+//! never waits for the disk. What a model streams is kept in a journal until an event holds it. Opening a session for
+//! writing repairs what a crash has left, in one durable batch.
 //!
 //! What this crate is not: it knows no agents, no HTTP and no async runtime, reads no clock, and validates nothing itself:
 //! that is `offshoot-format`.
@@ -29,6 +30,7 @@
 //! ```
 
 mod bases;
+mod behind;
 mod checkpoints;
 mod disk;
 mod error;
@@ -36,6 +38,7 @@ mod export;
 mod fork;
 mod generations;
 mod index;
+mod journal;
 mod jsonl;
 mod layout;
 mod listing;
@@ -53,11 +56,15 @@ mod survey;
 mod tree;
 mod writer;
 
+pub use behind::{
+    Clock, Closed, Completion, Inlet, Stored, Unstored, WriteBehind, WriteListener, WriterThread,
+};
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;
 pub use export::{Exported, export_file};
 pub use fork::ForkLayout;
 pub use generations::{Converted, convert};
+pub use journal::{AttemptStart, Settle, Settlement, StrayJournal};
 pub use jsonl::JsonlStore;
 pub use layout::HOME_MARKER;
 pub use listing::{Filled, Listed, Page, Query, Status, Within};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use offshoot_format::StoredSession;
 use offshoot_session::{Event, ForkSeed, LogOffset, Seq, Session, SessionHeader, SessionId};
 
+use crate::journal::{AttemptStart, StrayJournal};
 use crate::listing::{Filled, Listed, Page, Query, Status};
 use crate::summary::{Fault, Summary};
 use crate::{Prefix, StoreError};
@@ -152,6 +153,27 @@ pub trait SessionWriter: Send + fmt::Debug {
     /// How many events are durable.
     fn stored(&self) -> LogOffset;
 
+    /// Begins the journal of an attempt, behind the stored events and in place of an earlier one, durably. A store that
+    /// keeps no journals has nothing to do here; what a process was streaming is then lost with it.
+    ///
+    /// # Errors
+    /// The file system failed, or the writer is poisoned. The log is untouched.
+    fn begin_attempt(&mut self, _start: &AttemptStart) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Adds lines to the journal, durably. Each is a JSON text on one line.
+    ///
+    /// # Errors
+    /// No attempt was begun, or the file system failed: then the journal takes no more of this attempt. The log is
+    /// untouched.
+    fn journal(&mut self, _lines: &[Arc<str>]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Takes the journal away: a stored event has settled its attempt.
+    fn end_attempt(&mut self) {}
+
     /// What a fork of the session can share of what is durable now.
     fn shareable(&self) -> Prefix {
         Prefix::default()
@@ -167,6 +189,11 @@ pub struct ReadSession {
     pub path: PathBuf,
     /// When the file last changed, in ms since the epoch.
     pub modified: i64,
+    /// The last event of the log, if it stands in no file yet: it settles the answer that was streaming when the process
+    /// ended, or that is streaming now. Opening the session stores it.
+    pub settled: Option<Seq>,
+    /// The stream of an answer that lies beside the log and does not belong to it.
+    pub stray: Option<StrayJournal>,
     /// What a fork of it can share.
     pub shareable: Prefix,
 }
@@ -201,6 +228,10 @@ pub struct Repair {
     pub torn_bytes: u64,
     /// Whole events saved from among them.
     pub recovered: u64,
+    /// The event that settles the answer which was streaming.
+    pub settled: Option<Seq>,
     /// Events that close the turn which was open.
     pub closers: Vec<Arc<Event>>,
+    /// The stream of an answer that does not belong to the log. It was moved aside.
+    pub stray: Option<StrayJournal>,
 }

@@ -1,14 +1,14 @@
 //! What opening a session for writing does about a crash (`reference/persistence.md` §1.6, §4.3, §6.1).
 //!
-//! Everything goes into one batch: the whole records saved from a torn frame, the closers of the open turn, and the resume
-//! marker. Closers and their seqs, ids and times follow from the log alone, so a repair that was itself cut off anywhere
-//! comes to the same end when it is done again.
+//! Everything goes into one batch: the whole records saved from a torn frame, the event that settles the answer which was
+//! streaming (`journal.rs`), the closers of the open turn, and the resume marker. Closers and their seqs, ids and times
+//! follow from the log alone, so a repair that was itself cut off anywhere comes to the same end when it is done again.
 
 use std::fs;
 use std::sync::Arc;
 
 use offshoot_format::{Container, StoredSession};
-use offshoot_session::{LogOffset, Session};
+use offshoot_session::{Event, LogOffset, Session};
 
 use crate::disk::{Disk, LogFile};
 use crate::logbytes::LogBytes;
@@ -30,7 +30,8 @@ pub(crate) struct Repaired {
 pub(crate) fn repair(
     disk: &dyn Disk,
     found: &Found,
-    stored: StoredSession,
+    mut stored: StoredSession,
+    settled: Option<Arc<Event>>,
     bytes: &LogBytes,
     log: &mut dyn LogFile,
     now: i64,
@@ -40,6 +41,10 @@ pub(crate) fn repair(
     let recovered = tail.as_ref().map_or(0, |tail| tail.recovered);
     let mut written = written(found, &stored, bytes)?;
     let durable = LogOffset::new(stored.log.end().get() - recovered);
+    let settled = settled.map(|event| {
+        let event = stored.log.push(event).expect("BUG: it was checked");
+        event.seq()
+    });
     let closers: Vec<_> = stored.closers().into_iter().map(Arc::new).collect();
     let session = stored.balanced(now).map_err(|source| StoreError::Seed {
         path: path.clone(),
@@ -65,7 +70,7 @@ pub(crate) fn repair(
         None => append_or_roll_back(log, path, bytes.own_size(), &batch)?,
     }
     let torn_bytes = tail.map_or(0, |tail| tail.bytes);
-    let repaired = torn_bytes > 0 || !closers.is_empty();
+    let repaired = torn_bytes > 0 || settled.is_some() || !closers.is_empty();
     if !batch.is_empty() {
         written.push(&batch, session.log().end());
     }
@@ -75,7 +80,9 @@ pub(crate) fn repair(
         repair: repaired.then_some(Repair {
             torn_bytes,
             recovered,
+            settled,
             closers,
+            stray: None,
         }),
     })
 }

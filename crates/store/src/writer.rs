@@ -10,6 +10,7 @@ use offshoot_session::{Body, Event, LogOffset, SeedError, SessionHeader};
 
 use crate::StoreError;
 use crate::disk::{Disk, LogFile, PublishError, create_dirs, parent, publish, sync_dir};
+use crate::journal::{AttemptStart, Journal};
 use crate::layout::LOCK_NAME;
 use crate::lock::{Claim, Lock};
 use crate::persistence::SessionWriter;
@@ -76,6 +77,7 @@ pub(crate) struct Writer {
     pub(crate) header: SessionHeader,
     pub(crate) container: Container,
     pub(crate) written: Written,
+    pub(crate) journal: Journal,
     pub(crate) state: State,
 }
 
@@ -226,6 +228,23 @@ impl SessionWriter for Writer {
 
     fn stored(&self) -> LogOffset {
         self.written.events()
+    }
+
+    fn begin_attempt(&mut self, start: &AttemptStart) -> Result<(), StoreError> {
+        // A journal belongs to a session that exists.
+        self.append(&[])?;
+        let behind = (self.written.events(), self.digest());
+        let dir = &self.place.dir;
+        let id = &self.header.id;
+        self.journal.begin(&*self.disk, dir, id, start, behind)
+    }
+
+    fn journal(&mut self, lines: &[Arc<str>]) -> Result<(), StoreError> {
+        self.journal.write(&self.place.dir, lines)
+    }
+
+    fn end_attempt(&mut self) {
+        self.journal.end(&*self.disk, &self.place.dir);
     }
 
     fn shareable(&self) -> Prefix {

@@ -6,10 +6,11 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use offshoot_agent::{
-    Agent, AgentConfig, Attached, Cancel, Clock, DurableListener, Env, IdSource, SessionService,
-    TurnReport,
+    Agent, AgentConfig, AnswerSettler, Attached, Cancel, Clock, DurableListener, Env, IdSource,
+    SessionService, TurnReport, UnstoredListener,
 };
 use offshoot_format::{CURRENT_VERSION, Container, StoredSession, decode};
 use offshoot_model::{
@@ -18,8 +19,8 @@ use offshoot_model::{
 };
 use offshoot_session::{Event, EventKind, EventLog, ForkSeed, LogOffset, SessionHeader, SessionId};
 use offshoot_store::{
-    JsonlStore, OpenSession, Page, Persistence, Prefix, Query, ReadSession, SessionWriter,
-    StoreError,
+    AttemptStart, Clock as Monotonic, JsonlStore, OpenSession, Page, Persistence, Prefix, Query,
+    ReadSession, SessionWriter, StoreError, WriterThread,
 };
 use offshoot_test_support::{ScriptedModelServer, TestHome};
 use serde::Deserialize;
@@ -41,6 +42,31 @@ impl Clock for Fixed {
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
 
+/// The clock of the writer thread, moved by hand: no test is in a hurry to have something on the disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Windows(Arc<AtomicU64>, Arc<Mutex<Option<WriterThread>>>);
+
+impl Windows {
+    fn thread(&self) -> WriterThread {
+        let thread = WriterThread::by(Arc::new(self.clone()));
+        *self.1.lock().unwrap() = Some(thread.clone());
+        thread
+    }
+
+    /// Lets the windows of everything that is queued run out.
+    pub(crate) fn pass(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.lock().unwrap().as_ref().unwrap().look();
+    }
+}
+
+impl Monotonic for Windows {
+    fn now(&self) -> Duration {
+        let windows = self.0.load(Ordering::SeqCst);
+        WriterThread::window() * u32::try_from(windows).unwrap()
+    }
+}
+
 impl IdSource for Counting {
     fn fresh(&self) -> String {
         format!("id-{}", self.0.fetch_add(1, Ordering::Relaxed))
@@ -52,6 +78,7 @@ pub(crate) struct Bench {
     home: TestHome,
     pub(crate) env: Env,
     pub(crate) disk: Faults,
+    pub(crate) windows: Windows,
     pub(crate) work: Work,
     pub(crate) service: SessionService,
 }
@@ -64,19 +91,35 @@ impl Bench {
             ids: Arc::new(Counting::default()),
         };
         let disk = Faults::default();
-        let service = service(&home, &disk, &env);
+        let windows = Windows::default();
+        let service = service(&home, &disk, &windows, &env);
         Self {
             home,
             env,
             disk,
+            windows,
             work: Work::default(),
             service,
         }
     }
 
+    /// As [`Bench::restart`], with somebody who hears of what could not be stored.
+    pub(crate) fn report_to(&mut self, listener: UnstoredListener) {
+        let service = service(&self.home, &self.disk, &self.windows, &self.env);
+        self.service = service.on_unstored(listener);
+    }
+
+    /// Ends an agent as if its process were killed: nothing of what it has queued gets to the disk any more.
+    pub(crate) fn crash(&mut self, agent: Agent) {
+        self.disk.0.lock().unwrap().dead = true;
+        drop(agent);
+        self.disk.0.lock().unwrap().dead = false;
+        self.restart();
+    }
+
     /// What another process would have: nothing of this one but the files.
     pub(crate) fn restart(&mut self) {
-        self.service = service(&self.home, &self.disk, &self.env);
+        self.service = service(&self.home, &self.disk, &self.windows, &self.env);
     }
 
     pub(crate) fn persistence(&self) -> JsonlStore {
@@ -147,15 +190,16 @@ impl Bench {
 }
 
 fn store(home: &TestHome) -> JsonlStore {
-    JsonlStore::new(home.path().join("sessions"), Container::Raw)
+    let store = JsonlStore::new(home.path().join("sessions"), Container::Raw);
+    store.settling(Arc::new(AnswerSettler))
 }
 
-fn service(home: &TestHome, faults: &Faults, env: &Env) -> SessionService {
+fn service(home: &TestHome, faults: &Faults, windows: &Windows, env: &Env) -> SessionService {
     let store = FaultyStore {
         store: store(home),
         faults: faults.clone(),
     };
-    SessionService::new(Arc::new(store), env.clone())
+    SessionService::new(Arc::new(store), env.clone()).writing_on(windows.thread())
 }
 
 pub(crate) fn config() -> AgentConfig {
@@ -265,6 +309,8 @@ pub(crate) struct Faults(Arc<Mutex<Plan>>);
 struct Plan {
     batches: usize,
     failing: Option<RangeInclusive<usize>>,
+    /// Nothing works, journals included.
+    dead: bool,
 }
 
 impl Faults {
@@ -274,7 +320,12 @@ impl Faults {
         *self.0.lock().unwrap() = Plan {
             batches: 0,
             failing,
+            dead: false,
         };
+    }
+
+    fn is_dead(&self) -> bool {
+        self.0.lock().unwrap().dead
     }
 
     fn next(&self) -> io::Result<()> {
@@ -282,6 +333,7 @@ impl Faults {
         plan.batches += 1;
         let number = plan.batches;
         match &plan.failing {
+            _ if plan.dead => Err(io::Error::other("the process is gone")),
             Some(failing) if failing.contains(&number) => Err(io::Error::other("the disk is full")),
             _ => Ok(()),
         }
@@ -349,5 +401,25 @@ impl SessionWriter for FaultyWriter {
 
     fn stored(&self) -> LogOffset {
         self.writer.stored()
+    }
+
+    fn begin_attempt(&mut self, start: &AttemptStart) -> Result<(), StoreError> {
+        if self.faults.is_dead() {
+            return Ok(());
+        }
+        self.writer.begin_attempt(start)
+    }
+
+    fn journal(&mut self, lines: &[Arc<str>]) -> Result<(), StoreError> {
+        if self.faults.is_dead() {
+            return Ok(());
+        }
+        self.writer.journal(lines)
+    }
+
+    fn end_attempt(&mut self) {
+        if !self.faults.is_dead() {
+            self.writer.end_attempt();
+        }
     }
 }

@@ -20,4 +20,5 @@ mod scheduling;
 mod sessions;
 mod settlement;
 mod storage;
+mod streaming;
 mod support;

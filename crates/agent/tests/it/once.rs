@@ -21,8 +21,7 @@ async fn crash_in_the_middle_of_a_call(
         done = agent.run(&cancel) => panic!("{done:?}"),
         () = hold.started.cancelled() => {}
     }
-    drop(agent);
-    bench.restart();
+    bench.crash(agent);
     id
 }
 

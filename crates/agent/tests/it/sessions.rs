@@ -19,7 +19,7 @@ async fn a_session_is_free_again_when_its_agent_goes_although_somebody_still_loo
     let id = view.id().clone();
     let refused = bench.service.open(&id).unwrap_err();
     assert!(
-        matches!(refused, AgentError::Store(StoreError::AlreadyOwned { .. })),
+        matches!(&refused, AgentError::Store(error) if matches!(**error, StoreError::AlreadyOwned { .. })),
         "{refused}"
     );
     drop(agent);

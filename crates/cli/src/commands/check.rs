@@ -18,6 +18,10 @@ use crate::text;
 
 /// The code of an answer that its stream does not give.
 const MISMATCH: &str = "STREAM_MISMATCH";
+/// The code of an answer that is not in the file yet.
+const UNSTORED_ANSWER: &str = "UNSTORED_ANSWER";
+/// The code of a stream that does not belong to its log.
+const STRAY_JOURNAL: &str = "STRAY_JOURNAL";
 
 /// What became of one file. Stable: see `docs/cli.md`.
 #[derive(Debug, Serialize)]
@@ -123,6 +127,28 @@ impl FindingRow {
         }
     }
 
+    /// The stream of an answer that lies beside the log: one that is not stored yet, and one that does not belong to it.
+    fn journals(read: &ReadSession) -> impl Iterator<Item = Self> {
+        let settled = read.settled.map(|seq| Self {
+            code: UNSTORED_ANSWER,
+            seq: seq.get(),
+            reason: format!(
+                "event {seq} is an answer as far as it had come in, and not in the file yet"
+            ),
+            hint: Some("going on with the session stores it".to_owned()),
+        });
+        let end = read.stored.log.end();
+        let stray = read.stray.as_ref().map(|stray| Self {
+            code: STRAY_JOURNAL,
+            seq: end.get(),
+            reason: stray.to_string(),
+            hint: Some(
+                "going on with the session moves it aside; nothing reads it then".to_owned(),
+            ),
+        });
+        settled.into_iter().chain(stray)
+    }
+
     /// An answer that its stream does not give.
     fn mismatch(event: &Event) -> Option<Self> {
         let mismatch = verify_stream(event.data()).err()?;
@@ -215,7 +241,8 @@ fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(out, "  hint: {hint}")?;
     }
     for finding in findings {
-        writeln!(out, "  {}: {}", finding.code, finding.reason)?;
+        let reason = text::printable(&finding.reason);
+        writeln!(out, "  {}: {reason}", finding.code)?;
         if let Some(hint) = &finding.hint {
             writeln!(out, "  hint: {hint}")?;
         }
@@ -278,6 +305,7 @@ fn of_session(file: String, read: &ReadSession, deep: bool) -> Verdict {
     let findings = stored.log.findings();
     let mut findings: Vec<FindingRow> = findings
         .map(|finding| FindingRow::new(finding, refused.as_ref()))
+        .chain(FindingRow::journals(read))
         .collect();
     let mut status = Status::Ok;
     if deep {

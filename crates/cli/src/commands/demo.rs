@@ -117,6 +117,8 @@ fn source(args: &Demo) -> Result<ReadSession, Failure> {
         stored,
         path: PathBuf::from("the bundled recording"),
         modified: 0,
+        settled: None,
+        stray: None,
         shareable: Prefix::default(),
     })
 }

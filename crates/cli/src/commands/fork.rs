@@ -44,6 +44,7 @@ pub(crate) fn run(
         Some(forked) => forked,
         None => {
             let read = source.read(home)?;
+            Notes::new(json).say_all(text::journal_notes(&read));
             let fork = prepare(&service, &read, &args.source, args.at, child)?;
             home.ensure()?;
             drop(service.store_fork(&fork)?);

@@ -71,7 +71,7 @@ pub(crate) fn run(
         name,
         address,
     } = model(args, home, source.as_ref())?;
-    let service = home.service();
+    let service = home.service().on_unstored(notes.on_unstored());
     let attached = attach(args, home, &service, source, notes)?;
     let session = attached.session().clone();
     // First, so that it is known whatever happens to the turn.
@@ -218,7 +218,9 @@ fn source(args: &Run, home: &Home, notes: Notes) -> Result<Option<ReadSession>, 
     };
     let source = Source::resolve(home, named);
     source.warn_if_ambiguous(notes);
-    source.read(home).map(Some)
+    let read = source.read(home)?;
+    notes.say_all(text::journal_notes(&read));
+    Ok(Some(read))
 }
 
 fn attach(
@@ -231,7 +233,7 @@ fn attach(
     if let Some(id) = &args.session {
         let opened = service.open(&SessionId::new(id.as_str()))?;
         if let Some(repair) = opened.repair {
-            notes.say(&format!("note: {}", repaired(&repair)));
+            tell_repair(&repair, notes);
         }
         return Ok(opened.attached);
     }
@@ -252,7 +254,16 @@ fn attach(
     Ok(service.create(Some(cwd))?)
 }
 
-fn repaired(repair: &Repair) -> String {
+fn tell_repair(repair: &Repair, notes: Notes) {
+    if let Some(stray) = &repair.stray {
+        notes.say(&format!("note: {stray}"));
+    }
+    if let Some(done) = repaired(repair) {
+        notes.say(&format!("note: {done}"));
+    }
+}
+
+fn repaired(repair: &Repair) -> Option<String> {
     let mut done = Vec::new();
     if repair.torn_bytes > 0 {
         done.push(format!("{} torn bytes were taken out", repair.torn_bytes));
@@ -263,16 +274,22 @@ fn repaired(repair: &Repair) -> String {
             repair.recovered
         ));
     }
+    if let Some(seq) = repair.settled {
+        done.push(format!("event {seq} keeps the answer that was coming in"));
+    }
     if !repair.closers.is_empty() {
         done.push(format!(
             "{} events close its open turn",
             repair.closers.len()
         ));
     }
-    format!(
+    if done.is_empty() {
+        return None;
+    }
+    Some(format!(
         "the session had ended in the middle of something; {}",
         done.join(", ")
-    )
+    ))
 }
 
 fn working_directory(asked: Option<&Path>) -> Result<String, Failure> {

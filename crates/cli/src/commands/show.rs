@@ -38,6 +38,9 @@ pub(crate) fn run(
     }
     let read = source.read(home)?;
     let log = &read.stored.log;
+    if args.messages || json || args.request.is_some() {
+        Notes::new(json).say_all(text::journal_notes(&read));
+    }
     if let Some(n) = args.request {
         return request(&read, home, n, out);
     }
@@ -228,6 +231,9 @@ fn foot(read: &ReadSession, out: &mut dyn Write) -> Result<(), Failure> {
             "\nnote: {} ({} bytes); going on with the session repairs it",
             tail.reason, tail.bytes
         )?;
+    }
+    for note in text::journal_notes(read) {
+        writeln!(out, "\nnote: {note}")?;
     }
     if let Some(turn) = stored.log.open_tail().turn() {
         writeln!(

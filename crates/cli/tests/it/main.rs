@@ -21,5 +21,6 @@ mod recording;
 mod replays;
 mod salvaging;
 mod stored;
+mod streams;
 mod support;
 mod turns;

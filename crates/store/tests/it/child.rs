@@ -44,6 +44,7 @@ fn entry() {
             println!("{READY}");
             return;
         }
+        "stream" => Box::new(crate::journal::stream_until_killed(&store)),
         "hold" => Box::new(store.open(&"demo".into(), NOW).unwrap()),
         "create" => {
             let mut writer = store.create(&header("demo")).unwrap();

@@ -140,7 +140,8 @@ fn opening_closes_the_open_turn_in_one_batch_and_the_session_goes_on() {
             Some(Repair {
                 torn_bytes: 0,
                 recovered: 0,
-                closers: added[..4].to_vec()
+                closers: added[..4].to_vec(),
+                ..Repair::default()
             })
         );
         assert_eq!(

@@ -7,6 +7,7 @@
 )]
 
 mod bad_input;
+mod behind;
 mod child;
 mod conformance;
 mod crash;
@@ -16,6 +17,7 @@ mod exports;
 mod faulty;
 mod generations;
 mod index;
+mod journal;
 mod layout;
 mod linked;
 mod listing;

@@ -71,7 +71,8 @@ fn a_log_cut_off_at_any_byte_of_its_last_batch_keeps_every_whole_record() {
                 Some(Repair {
                     torn_bytes: tail.0,
                     recovered: tail.1,
-                    closers
+                    closers,
+                    ..Repair::default()
                 })
             );
             drop(opened);
@@ -168,7 +169,8 @@ fn a_torn_tail_behind_a_marker_is_cut_and_nothing_is_added() {
             Some(Repair {
                 torn_bytes: (batch.len() / 2) as u64,
                 recovered: 0,
-                closers: Vec::new()
+                closers: Vec::new(),
+                ..Repair::default()
             })
         );
         assert_eq!(fs::read(path).unwrap(), good);

@@ -8,7 +8,7 @@ use offshoot_format::Container;
 use offshoot_session::{Event, EventLog, Seq, build_fork_seed};
 use offshoot_store::{JsonlStore, Persistence as _};
 
-use crate::support::{Home, NOW, event, file_bytes, header, log, texts, write};
+use crate::support::{Home, NOW, PROJECT, event, file_bytes, header, log, texts, write};
 
 const CREATED: u64 = 2;
 
@@ -136,15 +136,12 @@ impl Remembered {
     }
 
     fn is_known(&self) -> bool {
-        let child = "probe".into();
+        let children = fs::read_dir(self.home.root().join(PROJECT)).unwrap();
+        let child = format!("probe-{}", children.count()).as_str().into();
         let forked = self
             .store
-            .fork_unread(&"demo".into(), None, &child, CREATED)
-            .unwrap();
-        if forked.is_some() {
-            fs::remove_dir_all(self.home.dir("probe")).unwrap();
-        }
-        forked.is_some()
+            .fork_unread(&"demo".into(), None, &child, CREATED);
+        forked.unwrap().is_some()
     }
 
     fn table(&self) -> PathBuf {
