@@ -187,6 +187,10 @@ pub(crate) struct Show {
     #[arg(long, group = "view", conflicts_with_all = ["from", "to"])]
     pub(crate) stored: bool,
 
+    /// Go on with every new event as it becomes visible, until Ctrl-C; with --json one line of JSON for each event
+    #[arg(long, conflicts_with_all = ["messages", "request", "stored", "to"])]
+    pub(crate) follow: bool,
+
     /// Only from this event on
     #[arg(long, value_name = "SEQ", value_parser = parse_seq, allow_negative_numbers = true)]
     pub(crate) from: Option<Seq>,

@@ -110,7 +110,7 @@ pub fn decode_on(
 ) -> Result<StoredSession, FormatError> {
     let (header_line, at) = split_header(container, bytes)?;
     let header = StoredHeader::read(&header_line)?;
-    let mut rows = Rows::new(&header, children);
+    let mut rows = Rows::new(header.clone(), children);
     feed(container, bytes, at, header.version, threads, &mut rows);
     let Judged {
         log,

@@ -132,13 +132,13 @@ impl Relationships {
         Ok(())
     }
 
-    /// What can only be said once the last event was seen.
+    /// What can only be said of the last event that there is.
     ///
     /// # Errors
     /// The event that is wrong after all, and why.
-    pub(crate) fn finish(self) -> Result<(), (Seq, String)> {
-        if let Some(foreign) = self.foreign {
-            return Err(foreign);
+    pub(crate) fn finish(&self) -> Result<(), (Seq, String)> {
+        if let Some(foreign) = &self.foreign {
+            return Err(foreign.clone());
         }
         match self.last {
             Some(last) => self.compaction.finish(last),

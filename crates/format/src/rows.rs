@@ -18,8 +18,8 @@ use crate::scan::TornTail;
 use crate::{FormatError, Place};
 
 /// The rows of one file so far.
-pub(crate) struct Rows<'a> {
-    header: &'a StoredHeader,
+pub(crate) struct Rows {
+    header: StoredHeader,
     codec: Codec,
     relationships: Relationships,
     log: EventLog,
@@ -50,12 +50,12 @@ pub(crate) struct Judged {
     pub(crate) places: Vec<Place>,
 }
 
-impl<'a> Rows<'a> {
-    pub(crate) fn new(header: &'a StoredHeader, children: &[ChildEvidence]) -> Self {
+impl Rows {
+    pub(crate) fn new(header: StoredHeader, children: &[ChildEvidence]) -> Self {
         Self {
-            header,
-            codec: Codec::new(header, children),
+            codec: Codec::new(&header, children),
             relationships: Relationships::new(header.header()),
+            header,
             log: EventLog::new(),
             places: Vec::new(),
             finished: Vec::new(),
@@ -165,16 +165,7 @@ impl<'a> Rows<'a> {
         self.codec.finish(&mut self.finished)?;
         self.keep();
         let inherited = self.inherited()?;
-        if let Some(error) = self.broken {
-            return Err(error);
-        }
-        self.relationships.finish().map_err(|(seq, reason)| {
-            let at = usize::try_from(seq.get()).expect("BUG: the events of a log are in memory");
-            FormatError::Damaged {
-                place: self.places[at],
-                reason: format!("event {seq}: {reason}"),
-            }
-        })?;
+        self.check_events()?;
         let places = self.places;
         let tail = self.fault.map(|(place, reason)| {
             let in_its_frame = places.iter().rev().take_while(|row| row.byte == place.byte);
@@ -191,6 +182,39 @@ impl<'a> Rows<'a> {
             inherited,
             tail,
             places,
+        })
+    }
+
+    /// What [`Rows::finish`] would refuse if there were no more pieces. For rows of the current version, of which nothing is
+    /// held back.
+    pub(crate) fn check_so_far(&mut self) -> Result<(), FormatError> {
+        if let Some((_, error)) = self.refused.take() {
+            return Err(error);
+        }
+        self.inherited()?;
+        self.check_events()
+    }
+
+    pub(crate) const fn log(&self) -> &EventLog {
+        &self.log
+    }
+
+    /// Whether rows are left out from somewhere on.
+    pub(crate) const fn has_fault(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Whether the events fit together, as far as they go.
+    fn check_events(&mut self) -> Result<(), FormatError> {
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
+        self.relationships.finish().map_err(|(seq, reason)| {
+            let at = usize::try_from(seq.get()).expect("BUG: the events of a log are in memory");
+            FormatError::Damaged {
+                place: self.places[at],
+                reason: format!("event {seq}: {reason}"),
+            }
         })
     }
 
@@ -213,7 +237,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Sink for Rows<'_> {
+impl Sink for Rows {
     fn take(&mut self, piece: Piece) -> ControlFlow<()> {
         match piece {
             Piece::Rows(rows) => {

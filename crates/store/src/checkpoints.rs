@@ -309,7 +309,7 @@ fn name_of(path: &Path) -> String {
 
 /// Whether something beside a log makes it another one than its file says: a repair under way, an attempt to be settled.
 pub(crate) fn stands_alone(dir: &Path) -> Result<bool, StoreError> {
-    for name in [crate::layout::REPAIR_NAME, "attempt.journal"] {
+    for name in [crate::layout::REPAIR_NAME, crate::journal::NAME] {
         let path = dir.join(name);
         if path
             .try_exists()

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use offshoot_session::{EventDraft, EventLog, StepRef};
 
-pub(crate) use file::Journal;
+pub(crate) use file::{Journal, NAME};
 pub(crate) use found::{Beside, Found, Outcome, move_aside};
 
 /// Which attempt a journal is of.

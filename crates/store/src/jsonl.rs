@@ -29,15 +29,15 @@ use crate::tree::{Found, Item, Place, Tree};
 use crate::writer::{Beginning, Inherited, State, Writer};
 use crate::{ForkLayout, Revision, StoreError, note};
 
-/// The store of one home.
-#[derive(Debug)]
+/// The store of one home. A clone is the same store.
+#[derive(Clone, Debug)]
 pub struct JsonlStore {
     pub(crate) tree: Tree,
     container: Container,
     forks: ForkLayout,
     pub(crate) disk: Arc<dyn Disk>,
     claims: Claims,
-    pub(crate) index: Option<Index>,
+    pub(crate) index: Option<Arc<Index>>,
     settle: Option<Arc<dyn Settle>>,
 }
 
@@ -72,7 +72,8 @@ impl JsonlStore {
     /// may be any that can be deleted at any time; one below the root, where readers write nothing, is not used.
     #[must_use]
     pub fn with_cache(mut self, cache: &Path) -> Self {
-        self.index = Index::new(cache, &self.tree.root, Arc::clone(&self.disk));
+        let disk = Arc::clone(&self.disk);
+        self.index = Index::new(cache, &self.tree.root, disk).map(Arc::new);
         self
     }
 
@@ -146,7 +147,7 @@ impl JsonlStore {
     }
 
     /// Validates bytes as the log of a session, and that the file is where its header says.
-    fn admit(
+    pub(crate) fn admit(
         &self,
         id: &SessionId,
         found: &Found,
@@ -169,16 +170,69 @@ impl JsonlStore {
         children: &[ChildEvidence],
     ) -> Result<StoredSession, StoreError> {
         let stored = decode(found, bytes, children)?;
-        self.tree.check_place(found, &stored.header)?;
+        self.check_identity(id, found, &stored.header)?;
+        Ok(stored)
+    }
+
+    /// What the bytes of a log hold, with what the journal beside it adds, which was looked at before them.
+    pub(crate) fn session_of(
+        &self,
+        id: &SessionId,
+        found: Found,
+        journal: Option<&journal::Found>,
+        bytes: &LogBytes,
+        meta: &Metadata,
+    ) -> Result<ReadSession, StoreError> {
+        let mut stored = self.admit(id, &found, bytes)?;
+        let frames = bytes.frames(&stored, &found.place.path, FileId::of(meta));
+        self.remember(id, &found, meta, &stored, &frames);
+        let outcome = journal.map(|journal| self.judge(journal, &found, &stored, bytes));
+        stored = bytes.in_own_file(stored);
+        let shareable = match stored.tail {
+            // Its writer has begun with what comes behind it, so the last whole frame is durable too.
+            Some(_) => frames,
+            None => frames.with_unsure_end(),
+        };
+        let (mut settled, mut stray) = (None, None);
+        match outcome {
+            Some(Outcome::Settled(event)) => {
+                settled = Some(event.seq());
+                stored.log.push(event).expect("BUG: it was checked");
+            }
+            Some(Outcome::Stray(journal)) => stray = Some(journal),
+            Some(Outcome::Spent) | None => {}
+        }
+        Ok(ReadSession {
+            shareable,
+            stored,
+            path: found.place.path,
+            modified: modified(meta),
+            settled,
+            stray,
+        })
+    }
+
+    /// That a file is where its header says, and is the session that was asked for.
+    pub(crate) fn check_identity(
+        &self,
+        id: &SessionId,
+        found: &Found,
+        header: &SessionHeader,
+    ) -> Result<(), StoreError> {
+        self.tree.check_place(found, header)?;
         // On a file system that ignores case one directory has many names, but the session only one.
-        if stored.header.id != *id {
+        if header.id != *id {
             return Err(StoreError::Misplaced {
                 path: found.place.path.clone(),
-                expected: session_dir(&self.tree.root, &stored.header)?,
-                found: stored.header.id,
+                expected: session_dir(&self.tree.root, header)?,
+                found: header.id.clone(),
             });
         }
-        Ok(stored)
+        Ok(())
+    }
+
+    pub(crate) const fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// A session's bytes, and what they hold.
@@ -336,33 +390,7 @@ impl Persistence for JsonlStore {
         let found = self.tree.find(id)?;
         let journal = journal::Found::in_dir(&found.place.dir);
         let (bytes, meta) = bytes_of(&found)?;
-        let mut stored = self.admit(id, &found, &bytes)?;
-        let frames = bytes.frames(&stored, &found.place.path, FileId::of(&meta));
-        self.remember(id, &found, &meta, &stored, &frames);
-        let outcome = journal.map(|journal| self.judge(&journal, &found, &stored, &bytes));
-        stored = bytes.in_own_file(stored);
-        let shareable = match stored.tail {
-            // Its writer has begun with what comes behind it, so the last whole frame is durable too.
-            Some(_) => frames,
-            None => frames.with_unsure_end(),
-        };
-        let (mut settled, mut stray) = (None, None);
-        match outcome {
-            Some(Outcome::Settled(event)) => {
-                settled = Some(event.seq());
-                stored.log.push(event).expect("BUG: it was checked");
-            }
-            Some(Outcome::Stray(journal)) => stray = Some(journal),
-            Some(Outcome::Spent) | None => {}
-        }
-        Ok(ReadSession {
-            shareable,
-            stored,
-            path: found.place.path,
-            modified: modified(&meta),
-            settled,
-            stray,
-        })
+        self.session_of(id, found, journal.as_ref(), &bytes, &meta)
     }
 
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError> {

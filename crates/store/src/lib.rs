@@ -35,9 +35,11 @@ mod checkpoints;
 mod disk;
 mod error;
 mod export;
+mod follow;
 mod fork;
 mod generations;
 mod index;
+mod inspect;
 mod journal;
 mod jsonl;
 mod layout;
@@ -62,8 +64,12 @@ pub use behind::{
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;
 pub use export::{Exported, export_file};
+pub use follow::{Follower, News, Notice, WITNESS};
 pub use fork::ForkLayout;
 pub use generations::{Converted, convert};
+pub use inspect::{
+    Inspection, Inspector, InspectorLimits, InspectorWork, LiveSessions, LiveView, SETTLED_AFTER,
+};
 pub use journal::{AttemptStart, Settle, Settlement, StrayJournal};
 pub use jsonl::JsonlStore;
 pub use layout::HOME_MARKER;

@@ -30,6 +30,29 @@ struct Branch {
     header: u64,
 }
 
+/// The part of a log that lies in the session's own file and grows there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnPart {
+    /// Where it begins in the self-contained file.
+    pub(crate) in_log: u64,
+    /// Where it begins in the session's own file.
+    pub(crate) in_file: u64,
+    /// How many lines lie ahead of it that are not in the session's own file.
+    lines: u64,
+}
+
+impl OwnPart {
+    /// Where in the session's own file a byte of it lies.
+    pub(crate) const fn own_offset(&self, byte: u64) -> u64 {
+        byte - self.in_log + self.in_file
+    }
+
+    /// What an error says about the self-contained file, said of the session's own file.
+    pub(crate) fn error_in_own_file(&self, error: FormatError) -> FormatError {
+        error.moved_back(self.in_log - self.in_file, self.lines)
+    }
+}
+
 impl LogBytes {
     pub(crate) const fn whole(bytes: Vec<u8>) -> Self {
         Self {
@@ -122,6 +145,16 @@ impl LogBytes {
                 header: first_frame(own),
             }),
         })
+    }
+
+    /// Where the session's own file goes on with the log. Of a self-contained file that is all of it.
+    pub(crate) fn own_part(&self) -> OwnPart {
+        let part = |branch: &Branch| OwnPart {
+            in_log: branch.own_at,
+            in_file: branch.header,
+            lines: self.shared().get(),
+        };
+        self.branch.as_ref().map_or_else(OwnPart::default, part)
     }
 
     /// Where in the session's own file a byte of the self-contained one lies.

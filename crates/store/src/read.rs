@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use offshoot_format::{
     BRANCH_VERSION, BranchHeader, CURRENT_VERSION, ChildEvidence, Container, FormatError,
-    FrameScan, StoredHeader, StoredSession, decode_with, read_header, scan_frame,
+    FrameScan, GrowingLog, Rest, StoredHeader, StoredSession, decode_with, read_header, scan_frame,
 };
 use offshoot_session::SessionHeader;
 
@@ -99,6 +99,21 @@ pub(crate) fn decode(
         .map_err(|source| format(found, log.error_in_own_file(source)))
 }
 
+/// Validates the bytes of a log that will grow; `None` for one of an older version. Without what [`decode`] says about the
+/// rest, which may be being written.
+pub(crate) fn grow(
+    found: &Found,
+    log: &LogBytes,
+) -> Result<Option<(GrowingLog, Rest)>, StoreError> {
+    let begun = check_not_newer(found)
+        .and_then(|()| GrowingLog::begin(found.generation.container, &log.bytes))
+        .and_then(|begun| match &begun {
+            Some(_) => check_version(found, CURRENT_VERSION).map(|()| begun),
+            None => Ok(None),
+        });
+    begun.map_err(|source| format(found, log.error_in_own_file(source)))
+}
+
 /// The header alone: the first line, or the first frame.
 pub(crate) fn header_of(found: &Found) -> Result<SessionHeader, StoreError> {
     let path = &found.place.path;
@@ -177,7 +192,7 @@ fn head(mut file: File, container: Container) -> io::Result<Vec<u8>> {
     }
 }
 
-fn format(found: &Found, source: FormatError) -> StoreError {
+pub(crate) fn format(found: &Found, source: FormatError) -> StoreError {
     StoreError::Format {
         path: found.place.path.clone(),
         source,

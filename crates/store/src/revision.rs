@@ -85,6 +85,19 @@ impl Revision {
         i128::from(now) * 1_000_000 >= self.changed + TICK
     }
 
+    /// Whether both are states of one file, however it has changed in between.
+    #[must_use]
+    pub const fn is_same_file(&self, other: &Self) -> bool {
+        self.device == other.device && self.inode == other.inode
+    }
+
+    /// When content or attributes last changed, in ms since the epoch, by the file system's clock.
+    #[must_use]
+    pub fn last_change(&self) -> i64 {
+        let ms = self.modified.max(self.changed).div_euclid(1_000_000);
+        i64::try_from(ms).unwrap_or(i64::MAX)
+    }
+
     /// Reads what [`fmt::Display`] writes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

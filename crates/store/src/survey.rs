@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use offshoot_format::CURRENT_VERSION;
 use offshoot_session::{Origin, SessionHeader, SessionId};
 
-use crate::index::{Directory, Index, Log, Row, Rows};
+use crate::index::{Directory, Log, Row, Rows};
 use crate::layout::Form;
 use crate::listing::{Listed, Status};
 use crate::logbytes::LogBytes;
@@ -45,7 +45,11 @@ impl JsonlStore {
     /// Every session and every problem below the root, in the order of their directories.
     pub(crate) fn survey(&self, now: i64) -> Result<Vec<Listed>, StoreError> {
         let spots = self.tree.spots()?;
-        let known = self.index.as_ref().map(Index::rows).unwrap_or_default();
+        let known = self
+            .index
+            .as_ref()
+            .map(|index| index.rows())
+            .unwrap_or_default();
         let look = Look {
             tree: &self.tree,
             known: &known,

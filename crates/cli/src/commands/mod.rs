@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod export;
+pub(crate) mod follow;
 pub(crate) mod fork;
 pub(crate) mod ls;
 pub(crate) mod run;

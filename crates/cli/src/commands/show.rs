@@ -6,11 +6,12 @@ use std::num::NonZeroUsize;
 use offshoot_agent::request_at;
 use offshoot_format::CURRENT_VERSION;
 use offshoot_model::encode_request;
-use offshoot_session::{Event, EventLog, Seq};
+use offshoot_session::{Event, EventLog, LogOffset, Seq, SessionHeader};
 use offshoot_store::{Persistence as _, ReadSession};
 use serde_json::Value;
 
 use crate::args::Show;
+use crate::commands::follow;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::notes::Notes;
@@ -33,6 +34,9 @@ pub(crate) fn run(
     }
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
+    if args.follow {
+        return follow::run(args, &source, home, json, out);
+    }
     if args.stored {
         return stored(&source, home, Notes::new(json), out);
     }
@@ -56,7 +60,7 @@ pub(crate) fn run(
             json_array(shown, out)
         }
         (false, false) => {
-            head(&read, out)?;
+            head(&Head::of(&read), out)?;
             for event in events(args, log) {
                 writeln!(out, "{}", text::ledger_line(event))?;
             }
@@ -160,9 +164,7 @@ fn in_range(args: &Show, seq: Seq) -> bool {
 }
 
 fn events<'a>(args: &'a Show, log: &'a EventLog) -> impl Iterator<Item = &'a Event> {
-    let from = args
-        .from
-        .map_or(offshoot_session::LogOffset::START, Seq::before);
+    let from = args.from.map_or(LogOffset::START, Seq::before);
     log.events_from(from)
         .map(|event| &**event)
         .take_while(|event| args.to.is_none_or(|to| event.seq() <= to))
@@ -194,15 +196,34 @@ fn messages(args: &Show, log: &EventLog, out: &mut dyn Write) -> Result<(), Fail
     Ok(())
 }
 
-fn head(read: &ReadSession, out: &mut dyn Write) -> Result<(), Failure> {
-    let stored = &read.stored;
-    let header = &stored.header;
+/// What is said of a session ahead of its events.
+pub(crate) struct Head {
+    pub(crate) header: SessionHeader,
+    pub(crate) log: EventLog,
+    pub(crate) inherited: LogOffset,
+    pub(crate) version: u64,
+}
+
+impl Head {
+    fn of(read: &ReadSession) -> Self {
+        let stored = &read.stored;
+        Self {
+            header: stored.header.clone(),
+            log: stored.log.clone(),
+            inherited: stored.inherited,
+            version: stored.version,
+        }
+    }
+}
+
+pub(crate) fn head(head: &Head, out: &mut dyn Write) -> Result<(), Failure> {
+    let header = &head.header;
     writeln!(out, "session  {}", text::shorten(header.id.as_str()))?;
-    if let Some(title) = text::title(&stored.log) {
+    if let Some(title) = text::title(&head.log) {
         writeln!(out, "title    {title}")?;
     }
     if let Some(parent) = &header.parent {
-        let cut = stored.inherited.last().filter(|_| header.is_seeded);
+        let cut = head.inherited.last().filter(|_| header.is_seeded);
         let cut = cut.map_or_else(String::new, |cut| format!(", forked at {cut}"));
         writeln!(out, "parent   {}{cut}", text::shorten(parent.as_str()))?;
     }
@@ -211,14 +232,14 @@ fn head(read: &ReadSession, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let created = i64::try_from(header.created_at).unwrap_or(i64::MAX);
     writeln!(out, "created  {}", text::moment(created))?;
-    if stored.version != CURRENT_VERSION {
+    if head.version != CURRENT_VERSION {
         writeln!(
             out,
             "format   version {}, read as version {CURRENT_VERSION}; --stored shows the rows of the file",
-            stored.version
+            head.version
         )?;
     }
-    writeln!(out, "events   {}\n", stored.log.end())?;
+    writeln!(out, "events   {}\n", head.log.end())?;
     Ok(())
 }
 

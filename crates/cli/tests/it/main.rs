@@ -11,6 +11,7 @@ mod crashes;
 mod deep;
 mod demo;
 mod docs;
+mod following;
 mod forks;
 mod help;
 mod ledger;

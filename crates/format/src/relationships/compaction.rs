@@ -177,13 +177,13 @@ impl Compaction {
         self.open = None;
     }
 
-    pub(super) fn finish(self, last: Seq) -> Result<(), (Seq, String)> {
+    pub(super) fn finish(&self, last: Seq) -> Result<(), (Seq, String)> {
         let Some(Open {
             crossed: Some(crossing),
             id,
             started,
             ..
-        }) = self.open
+        }) = &self.open
         else {
             return Ok(());
         };
@@ -191,7 +191,7 @@ impl Compaction {
         if crossing.closes && crossing.seq == last {
             return Ok(());
         }
-        Err((crossing.seq, crossed(&id, started)))
+        Err((crossing.seq, crossed(id, *started)))
     }
 
     /// The open compaction, if the event names it.

@@ -14,6 +14,7 @@ mod damage;
 mod documented;
 mod fixtures;
 mod frames;
+mod growing;
 mod headers;
 mod hostile;
 mod messages;

@@ -15,7 +15,7 @@ use super::AttemptStart;
 use crate::StoreError;
 use crate::disk::{Disk, LogFile};
 
-pub(super) const NAME: &str = "attempt.journal";
+pub(crate) const NAME: &str = "attempt.journal";
 const KIND: &str = "attempt-journal";
 const VERSION: u64 = 1;
 

@@ -52,6 +52,11 @@ impl Found {
         }
     }
 
+    /// What it holds; nothing if it cannot be read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or_default()
+    }
+
     /// What it means beside this log.
     pub(crate) fn judge(&self, settle: Option<&dyn Settle>, beside: Beside<'_>) -> Outcome {
         self.try_judge(settle, beside).unwrap_or_else(|reason| {

@@ -6,13 +6,14 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use offshoot_format::Container;
 use offshoot_store::{JsonlStore, Persistence as _};
 
 use crate::faulty::{Fault, FaultyDisk};
 use crate::support::{NOW, events, header};
+use crate::writing::Writing;
 
 const JOB: &str = "OFFSHOOT_STORE_TEST_JOB";
 const ROOT: &str = "OFFSHOOT_STORE_TEST_ROOT";
@@ -46,6 +47,16 @@ fn entry() {
         }
         "stream" => Box::new(crate::journal::stream_until_killed(&store)),
         "hold" => Box::new(store.open(&"demo".into(), NOW).unwrap()),
+        "feed" => {
+            let mut writing = Writing::create(&store);
+            writing.append(1);
+            println!("{READY}");
+            for count in std::io::stdin().lines() {
+                writing.append(count.unwrap().parse().unwrap());
+                println!("{READY}");
+            }
+            return;
+        }
         "create" => {
             let mut writer = store.create(&header("demo")).unwrap();
             writer.append(&events(2)).unwrap();
@@ -139,5 +150,44 @@ impl Holder {
         drop(stdin);
         // Its last lines have nobody to read them, so only that it ended counts.
         self.0.wait().unwrap();
+    }
+}
+
+/// A process that writes session `demo`, which has one event at first, as it is told.
+#[derive(Debug)]
+pub(crate) struct Feeder {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Feeder {
+    pub(crate) fn start(root: &Path, container: Container) -> Self {
+        let mut child = command("feed", root, container)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut feeder = Self { child, stdout };
+        feeder.wait();
+        feeder
+    }
+
+    /// Has it append a batch of so many events; returns when they are acknowledged.
+    pub(crate) fn append(&mut self, count: usize) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        writeln!(stdin, "{count}").unwrap();
+        self.wait();
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        assert_eq!(self.child.wait().unwrap().signal(), Some(9));
+    }
+
+    fn wait(&mut self) {
+        let mut lines = self.stdout.by_ref().lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(READY)), "the child writes");
     }
 }
