@@ -14,6 +14,7 @@ mod fuzz;
 mod metadata;
 mod test;
 mod tidy;
+mod torture;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,17 @@ enum Task {
         #[arg(value_name = "TARGET")]
         targets: Vec<String>,
     },
+    /// Kill processes that write sessions, and look whether anything that they had acknowledged is lost
+    ///
+    /// The tests run the same for a short time. Prints what was done; the exit code tells of a loss.
+    Torture {
+        /// How many processes are killed
+        #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// What the run depends on, apart from the moments at which the kills arrive
+        #[arg(long, value_name = "N")]
+        seed: Option<u32>,
+    },
     /// Check what the compiler does not: crate edges, file sizes, links, machine paths
     Tidy,
     /// Format all crates
@@ -107,6 +119,7 @@ fn run(task: Task) -> Result<()> {
         .args(&parts)
         .run(&root),
         Task::Fuzz { minutes, targets } => fuzz::run(&root, minutes, &targets),
+        Task::Torture { rounds, seed } => torture::run(&root, rounds, seed),
         Task::Tidy => tidy::run(&root),
         Task::Fmt { args } => Cargo::new(["fmt", "--all"]).args(&args).run(&root),
     }

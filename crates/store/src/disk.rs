@@ -168,6 +168,27 @@ pub(crate) fn sync_dir(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
         .map_err(StoreError::io("make the directory durable", dir))
 }
 
+/// Makes the names durable that lead to a session: that of its log in `dir`, its project's and its own below `root`, and those
+/// of the root and the home. Whoever created them may have been stopped before they were, and what is acknowledged behind
+/// a name that a power cut takes away would be gone with it.
+pub(crate) fn sync_way(disk: &dyn Disk, dir: &Path, root: &Path) -> Result<(), StoreError> {
+    for dir in [dir, parent(dir), root] {
+        sync_dir(disk, dir)?;
+    }
+    let home = parent(root);
+    for above in [home, parent(home)] {
+        match disk.sync_dir(above) {
+            // A directory that we may not look into is not one that we have created.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => {
+                return Err(StoreError::io("make the directory durable", above)(error));
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
 /// Creates a directory and all that is missing above it, and makes each durable.
 pub(crate) fn create_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
     if dir.is_dir() {

@@ -10,7 +10,7 @@ use offshoot_format::{
 use offshoot_session::{ForkSeed, MAX_SAFE_INTEGER, SeedError, Seq, SessionHeader, SessionId};
 
 use crate::checkpoints::{Checkpoints, Cut, path_in, stands_alone};
-use crate::disk::{Disk, RealDisk, parent};
+use crate::disk::{Disk, RealDisk, parent, sync_way};
 use crate::fork::{store_cut, store_fork};
 use crate::generations::{encode, publish_current, remove_leftovers};
 use crate::index::Index;
@@ -407,6 +407,7 @@ impl Persistence for JsonlStore {
         if self.tree.find(id)?.place.path != *path {
             return Err(StoreError::Changed { path: path.clone() });
         }
+        sync_way(&*self.disk, dir, &self.tree.root)?;
         // They are nobody's and in nobody's way; if they cannot be removed now, then another time.
         let _ignored = remove_leftovers(&*self.disk, dir);
         let mut left_out = 0;
@@ -419,6 +420,9 @@ impl Persistence for JsonlStore {
         let changed = || StoreError::Changed { path: path.clone() };
         let disk = &*self.disk;
         let mut log = disk.open_log(path).map_err(StoreError::io("open", path))?;
+        // A process that was killed may have left what it wrote to the system alone: it is there, and nothing says that a
+        // power cut would not take it away.
+        log.sync().map_err(StoreError::io("make durable", path))?;
         note::resume(disk, dir, &mut *log, path)?;
         let (now_bytes, _) = bytes_of(&found)?;
         if now_bytes != bytes {
@@ -488,7 +492,7 @@ impl Persistence for JsonlStore {
     }
 }
 
-fn check_continuable(id: &SessionId, stored: &StoredSession) -> Result<(), StoreError> {
+pub(crate) fn check_continuable(id: &SessionId, stored: &StoredSession) -> Result<(), StoreError> {
     let refused = |source| StoreError::NotContinuable {
         id: id.clone(),
         source,
@@ -496,7 +500,7 @@ fn check_continuable(id: &SessionId, stored: &StoredSession) -> Result<(), Store
     stored.log.continuable().map_err(refused)
 }
 
-fn check_time(path: &Path, now: i64) -> Result<(), StoreError> {
+pub(crate) fn check_time(path: &Path, now: i64) -> Result<(), StoreError> {
     if now.unsigned_abs() > MAX_SAFE_INTEGER {
         return Err(StoreError::Seed {
             path: path.to_owned(),

@@ -1,4 +1,6 @@
-//! Where sessions are kept: the [`Persistence`] trait and its backend of JSONL files.
+//! Where sessions are kept: the [`Persistence`] trait and its backend of JSONL files; one in memory ([`MemoryStore`]) for
+//! tests and for programs that keep nothing. What every backend has to do is a suite of tests (`testing`, behind the
+//! feature of that name).
 //!
 //! A log is created by linking a finished file into place and changed only by appending. A batch is durable when
 //! [`SessionWriter::append`] returns, or was taken back when it fails. One process writes a session at a time, held by a
@@ -46,6 +48,7 @@ mod layout;
 mod listing;
 mod lock;
 mod logbytes;
+mod memory;
 mod note;
 mod persistence;
 mod prefix;
@@ -55,6 +58,8 @@ mod revision;
 mod salvage;
 mod summary;
 mod survey;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tree;
 mod writer;
 
@@ -75,6 +80,7 @@ pub use jsonl::JsonlStore;
 pub use layout::HOME_MARKER;
 pub use listing::{Filled, Listed, Page, Query, Status, Within};
 pub use logbytes::LogBytes;
+pub use memory::MemoryStore;
 pub use persistence::{OpenSession, Persistence, ReadSession, Repair, SessionWriter, StoredFork};
 pub use prefix::Prefix;
 pub use revision::Revision;

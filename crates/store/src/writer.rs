@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offshoot_format::{Container, RunningDigest, base_name};
-use offshoot_session::{Body, Event, LogOffset, SeedError, SessionHeader};
+use offshoot_session::{Body, Event, LogOffset, SeedError, SessionHeader, SessionId};
 
 use crate::StoreError;
-use crate::disk::{Disk, LogFile, PublishError, create_dirs, parent, publish, sync_dir};
+use crate::disk::{Disk, LogFile, PublishError, create_dirs, publish, sync_dir, sync_way};
 use crate::journal::{AttemptStart, Journal};
 use crate::layout::LOCK_NAME;
 use crate::lock::{Claim, Lock};
@@ -113,9 +113,7 @@ impl Writer {
         tree.check_free(&self.header.id)?;
         create_dirs(disk, dir)?;
         // Somebody else may have created one of these just now and not have made it durable yet.
-        for dir in [parent(dir), &tree.root] {
-            sync_dir(disk, dir)?;
-        }
+        sync_way(disk, dir, &tree.root)?;
         let lock = Lock::take(&dir.join(LOCK_NAME), &self.header.id)?;
         let bases = match &beginning.inherited {
             Inherited::Linked(prefix) => link_bases(disk, dir, prefix)?,
@@ -148,22 +146,9 @@ impl Writer {
         })
     }
 
-    fn check_follows(&self, events: &[Arc<Event>]) -> Result<(), StoreError> {
-        for (expected, event) in (self.written.events().get()..).zip(events) {
-            if event.seq().get() != expected {
-                return Err(StoreError::AppendMismatch {
-                    id: self.header.id.clone(),
-                    expected: LogOffset::new(expected),
-                    found: event.seq(),
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// [`SessionWriter::append`] that tells apart why a new file cannot be published.
     pub(crate) fn append_first(&mut self, events: &[Arc<Event>]) -> Result<(), Unpublished> {
-        self.check_follows(events)?;
+        check_follows(&self.header.id, self.written.events(), events)?;
         let written = self.write(events);
         if let Err(Unpublished::Failed(StoreError::Poisoned {
             append, rollback, ..
@@ -329,8 +314,26 @@ fn unpublished(error: PublishError, header: &SessionHeader, path: &Path) -> Unpu
     })
 }
 
+/// A batch begins where what is stored ends, and has no gap.
+pub(crate) fn check_follows(
+    id: &SessionId,
+    stored: LogOffset,
+    events: &[Arc<Event>],
+) -> Result<(), StoreError> {
+    for (expected, event) in (stored.get()..).zip(events) {
+        if event.seq().get() != expected {
+            return Err(StoreError::AppendMismatch {
+                id: id.clone(),
+                expected: LogOffset::new(expected),
+                found: event.seq(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// A file whose header and first batch contradict each other would never be read again.
-fn check_seed(header: &SessionHeader, events: &[Arc<Event>]) -> Result<(), SeedError> {
+pub(crate) fn check_seed(header: &SessionHeader, events: &[Arc<Event>]) -> Result<(), SeedError> {
     let marker = events
         .iter()
         .rfind(|event| matches!(event.body(), Body::EndSeed { inherited: true }));
@@ -354,7 +357,10 @@ pub(crate) fn append_or_roll_back(
     let found = log
         .size()
         .map_err(StoreError::io("read the size of", path))?;
-    if found != size {
+    // A log that lost its name takes appends as before, and nobody finds them again.
+    let is_gone =
+        fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if found != size || is_gone {
         return Err(StoreError::Changed {
             path: path.to_owned(),
         });

@@ -19,7 +19,8 @@ const LAYERS: &[Layer] = &[
     layer("session", &[], &[]),
     // Its tests show that what it reads can be sent.
     layer("format", &["session"], &["model"]),
-    layer("store", &["session", "format"], &[]),
+    // Its tests run the suite that it offers to other stores, a feature of its own.
+    layer("store", &["session", "format"], &["store"]),
     layer("model", &[], &[]),
     layer("tool-api", &[], &[]),
     layer(

@@ -19,6 +19,7 @@ const JOB: &str = "OFFSHOOT_STORE_TEST_JOB";
 const ROOT: &str = "OFFSHOOT_STORE_TEST_ROOT";
 const CONTAINER: &str = "OFFSHOOT_STORE_TEST_CONTAINER";
 const STEP: &str = "OFFSHOOT_STORE_TEST_STEP";
+const SEED: &str = "OFFSHOOT_STORE_TEST_SEED";
 const READY: &str = "the child is ready";
 
 /// What a child process runs. On its own it has nothing to do.
@@ -35,8 +36,8 @@ fn entry() {
     let store = JsonlStore::new(&root, container);
     let _held: Box<dyn std::any::Any> = match job.as_str() {
         "repair" => {
-            let step = env::var(STEP).unwrap().parse().unwrap();
-            let store = JsonlStore::on(&root, container, FaultyDisk::new(Fault::Kill, step));
+            let store =
+                JsonlStore::on(&root, container, FaultyDisk::new(Fault::Kill, number(STEP)));
             store.open(&"demo".into(), NOW).unwrap();
             return;
         }
@@ -46,6 +47,29 @@ fn entry() {
             return;
         }
         "stream" => Box::new(crate::journal::stream_until_killed(&store)),
+        "torture" => {
+            crate::torture::work(&store, number(SEED));
+            return;
+        }
+        "contend" => {
+            crate::processes::work(&store, number(SEED));
+            return;
+        }
+        "read_only" => {
+            crate::unwritable::a_home_that_cannot_be_written_is_read_and_named();
+            println!("{READY}");
+            return;
+        }
+        "full" => {
+            crate::unwritable::a_full_disk_takes_nothing_back(Path::new(&root));
+            println!("{READY}");
+            return;
+        }
+        "limited" => {
+            crate::unwritable::a_limit_on_files_stops_an_append(Path::new(&root));
+            println!("{READY}");
+            return;
+        }
         "hold" => Box::new(store.open(&"demo".into(), NOW).unwrap()),
         "feed" => {
             let mut writing = Writing::create(&store);
@@ -67,6 +91,36 @@ fn entry() {
     println!("{READY}");
     // Until the parent closes the pipe, or kills this process.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+fn number(name: &str) -> u64 {
+    env::var(name).unwrap().parse().unwrap()
+}
+
+/// Starts a job that reports on its standard output and depends on a seed.
+pub(crate) fn reporting(job: &str, root: &Path, container: Container, seed: u64) -> Child {
+    command(job, root, container)
+        .env(SEED, seed.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Runs a job at the end of a shell command, which finds the rest of its own command line in `"$0" "$@"`. Returns whether
+/// it went well, and what the shell had to say.
+pub(crate) fn by_shell(job: &str, root: &Path, shell: &[&str]) -> (bool, String) {
+    let job = command(job, root, Container::Zstd);
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).arg(job.get_program());
+    command.args(job.get_args());
+    command.envs(
+        job.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let output = command.output().unwrap();
+    let ready = String::from_utf8_lossy(&output.stdout).contains(READY);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success() && ready, errors)
 }
 
 fn command(job: &str, root: &Path, container: Container) -> Command {

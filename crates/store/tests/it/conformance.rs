@@ -1,404 +1,94 @@
-//! What every store does, raw or packed.
+//! Every backend runs the suite of what all stores do.
 
-use std::fs;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use offshoot_format::Container;
-use offshoot_session::{LogOffset, Seq, Session, SessionHeader, SessionId, build_fork_seed};
-use offshoot_store::{Persistence as _, Repair};
+use offshoot_store::testing::Bed;
+use offshoot_store::{JsonlStore, MemoryStore, Persistence};
 
-use crate::support::{BOTH, Home, NOW, all, event, events, file_bytes, header, log, texts};
+use crate::support::{Home, all};
 
-#[test]
-fn creating_writes_nothing_before_the_first_batch_and_then_header_and_batch_together() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let before = home.tree();
-
-        let mut writer = store.create(&header("demo")).unwrap();
-        assert_eq!(home.tree(), before);
-
-        let batch = events(3);
-        writer.append(&batch).unwrap();
-        assert_eq!(writer.stored(), LogOffset::new(3));
-        assert_eq!(
-            fs::read(home.log("demo", container)).unwrap(),
-            file_bytes(container, &header("demo"), &[&batch])
-        );
-        let names: Vec<_> = home.tree().into_keys().collect();
-        let log = home.log("demo", container);
-        let log = log.strip_prefix(home.root().parent().unwrap()).unwrap();
-        assert_eq!(
-            names,
-            [
-                "sessions/",
-                "sessions/--work-demo--/",
-                "sessions/--work-demo--/demo/",
-                "sessions/--work-demo--/demo/session.lock",
-                log.to_str().unwrap(),
-            ]
-        );
-    }
+/// A home with files of one packing.
+struct Files {
+    home: Home,
+    container: Container,
 }
 
-#[test]
-fn each_append_adds_one_batch_and_leaves_earlier_bytes_alone() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let all = events(16);
-        let (first, second, third) = (&all[..3], &all[3..9], &all[9..]);
-
-        let mut writer = store.create(&header("demo")).unwrap();
-        for batch in [first, second, &[], third] {
-            writer.append(batch).unwrap();
-        }
-        assert_eq!(writer.stored(), LogOffset::new(16));
-        assert_eq!(
-            fs::read(home.log("demo", container)).unwrap(),
-            file_bytes(container, &header("demo"), &[first, second, third])
-        );
-    }
-}
-
-#[test]
-fn flushing_a_session_without_events_makes_it_exist() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let mut writer = store.create(&header("demo")).unwrap();
-        writer.flush().unwrap();
-        writer.flush().unwrap();
-        assert_eq!(
-            fs::read(home.log("demo", container)).unwrap(),
-            file_bytes(container, &header("demo"), &[])
-        );
-        drop(writer);
-
-        let read = store.read(&"demo".into()).unwrap();
-        assert_eq!(read.stored.log.end(), LogOffset::START);
-        let opened = store.open(&"demo".into(), NOW).unwrap();
-        assert_eq!(
-            texts(opened.session.log().events()),
-            [r#"{"type":"session/end-seed","seq":0,"time":9000,"data":{}}"#]
-        );
-    }
-}
-
-#[test]
-fn what_was_appended_is_read_back_to_the_byte() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let mut writer = store.create(&header("demo")).unwrap();
-        writer.append(&events(16)).unwrap();
-
-        let read = store.read(&"demo".into()).unwrap();
-        assert_eq!(texts(read.stored.log.events()), texts(&events(16)));
-        assert_eq!(read.stored.header, header("demo"));
-        assert_eq!(read.stored.tail, None);
-        assert_eq!(read.path, home.log("demo", container));
-        assert_eq!(store.locate(&"demo".into()).unwrap(), read.path);
-    }
-}
-
-#[test]
-fn opening_closes_the_open_turn_in_one_batch_and_the_session_goes_on() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let crashed = events(9);
-        let bytes = file_bytes(container, &header("demo"), &[&crashed]);
-        let path = home.put_log("demo", container, &bytes);
-
-        let mut opened = store.open(&"demo".into(), NOW).unwrap();
-        let kinds: Vec<String> = opened
-            .session
-            .log()
-            .events_from(LogOffset::new(9))
-            .map(|event| event.kind().to_string())
-            .collect();
-        assert_eq!(
-            kinds,
-            [
-                "tool/result",
-                "tool/result",
-                "step/end",
-                "turn/end",
-                "session/end-seed"
-            ]
-        );
-        let added: Vec<_> = opened
-            .session
-            .log()
-            .events_from(LogOffset::new(9))
-            .cloned()
-            .collect();
-        assert_eq!(
-            opened.repair,
-            Some(Repair {
-                torn_bytes: 0,
-                recovered: 0,
-                closers: added[..4].to_vec(),
-                ..Repair::default()
-            })
-        );
-        assert_eq!(
-            fs::read(&path).unwrap(),
-            file_bytes(container, &header("demo"), &[&crashed, &added])
-        );
-
-        let next = event(r#"{"type":"turn/start","seq":14,"time":9100,"data":{"turn":2}}"#);
-        assert_eq!(opened.writer.stored(), LogOffset::new(14));
-        opened.writer.append(std::slice::from_ref(&next)).unwrap();
-        assert_eq!(
-            fs::read(&path).unwrap(),
-            file_bytes(container, &header("demo"), &[&crashed, &added, &[next]])
-        );
-    }
-}
-
-#[test]
-fn a_completed_session_gains_one_resume_marker_and_then_nothing_more() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let whole = events(16);
-        let path = home.put_log(
-            "demo",
+impl Files {
+    fn new(container: Container) -> Self {
+        Self {
+            home: Home::new(),
             container,
-            file_bytes(container, &header("demo"), &[&whole]),
-        );
-        let marker = event(r#"{"type":"session/end-seed","seq":16,"time":9000,"data":{}}"#);
-        let expected = file_bytes(container, &header("demo"), &[&whole, &[marker]]);
-        for now in [NOW, NOW + 1] {
-            let opened = store.open(&"demo".into(), now).unwrap();
-            assert_eq!(opened.repair, None);
-            assert_eq!(opened.session.log().end(), LogOffset::new(17));
-            drop(opened);
-            assert_eq!(fs::read(&path).unwrap(), expected);
         }
     }
 }
 
-#[test]
-fn a_fork_is_published_whole_and_opens_without_another_marker() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let source = log(&events(16));
-        let seed = build_fork_seed(&source, Seq::new(7)).unwrap();
-        let expected: Vec<_> = seed.log().events().cloned().collect();
-        let child = header("demo").forked("child".into(), 2);
-        let session = Session::from_seed(child.clone(), seed, NOW).unwrap();
+/// A home that Offshoot created, where forks are linked to their source.
+struct Linked(Files);
 
-        let mut writer = store.create(&child).unwrap();
-        writer.append(&expected).unwrap();
-        drop(writer);
-        let bytes = file_bytes(container, &child, &[&expected]);
-        assert_eq!(fs::read(home.log("child", container)).unwrap(), bytes);
-
-        let opened = store.open(&"child".into(), NOW + 1).unwrap();
-        assert_eq!(opened.repair, None);
-        assert_eq!(
-            opened.session.inherited_event_count(),
-            session.inherited_event_count()
-        );
-        // The closers of the fork stand behind its marker, so the resume marker of this lifecycle is still due.
-        let last = opened.session.log().last().unwrap();
-        assert_eq!(
-            last.text(),
-            r#"{"type":"session/end-seed","seq":13,"time":9001,"data":{}}"#
-        );
+impl Linked {
+    fn new() -> Self {
+        Self(Files {
+            home: Home::ours(),
+            container: Container::Zstd,
+        })
     }
 }
 
-#[test]
-fn a_seeded_session_is_never_written_without_its_inherited_part() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let child = header("demo").forked("child".into(), 2);
-        let mut writer = store.create(&child).unwrap();
-        let before = home.tree();
-        let failures = [
-            writer.flush().unwrap_err(),
-            writer.append(&events(2)).unwrap_err(),
-        ];
-        for failure in failures {
-            assert_eq!(failure.code(), "INVALID_SEED", "{failure}");
-        }
-        let mut unseeded = store.create(&header("other")).unwrap();
-        let marker =
-            event(r#"{"type":"session/end-seed","seq":0,"time":1,"data":{"inherited":true}}"#);
-        let failure = unseeded.append(std::slice::from_ref(&marker)).unwrap_err();
-        assert_eq!(failure.code(), "INVALID_SEED", "{failure}");
-        assert_eq!(home.tree(), before);
+impl Bed for Linked {
+    fn store(&self) -> Box<dyn Persistence> {
+        self.0.store()
+    }
 
-        writer.append(&[marker]).unwrap();
-        assert!(store.read(&"child".into()).is_ok());
+    fn image(&self) -> BTreeMap<String, Vec<u8>> {
+        self.0.image()
     }
 }
 
-#[test]
-fn a_batch_that_does_not_follow_is_refused_and_the_next_good_one_goes_in() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let all = events(4);
-        let mut writer = store.create(&header("demo")).unwrap();
-        let before = home.tree();
-        assert_eq!(
-            writer.append(&all[1..]).unwrap_err().to_string(),
-            "append to session `demo`: expected event 0 next, found 1"
-        );
-        assert_eq!(home.tree(), before);
-        writer.append(&all[..2]).unwrap();
+impl Bed for Files {
+    fn store(&self) -> Box<dyn Persistence> {
+        Box::new(JsonlStore::new(self.home.root(), self.container))
+    }
 
-        let before = home.tree();
-        let gap = [Arc::clone(&all[2]), Arc::clone(&all[2])];
-        for (batch, text) in [
-            (&all[..2], "expected event 2 next, found 0"),
-            (&all[3..], "expected event 2 next, found 3"),
-            (&gap, "expected event 3 next, found 2"),
-        ] {
-            let failure = writer.append(batch).unwrap_err();
-            assert_eq!(
-                failure.to_string(),
-                format!("append to session `demo`: {text}")
-            );
-            assert_eq!(failure.code(), "APPEND_MISMATCH");
-        }
-        assert_eq!(home.tree(), before);
-        writer.append(&all[2..]).unwrap();
-        assert_eq!(
-            fs::read(home.log("demo", container)).unwrap(),
-            file_bytes(container, &header("demo"), &[&all[..2], &all[2..]])
-        );
+    fn image(&self) -> BTreeMap<String, Vec<u8>> {
+        self.home.tree()
     }
 }
 
-#[test]
-fn a_header_that_no_reader_would_take_is_refused_when_the_session_is_created() {
-    let home = Home::new();
-    let before = home.tree();
-    let refused = [
-        SessionHeader {
-            created_at: 1 << 60,
-            ..header("demo")
-        },
-        SessionHeader {
-            cwd: Some("relative".into()),
-            ..header("demo")
-        },
-        SessionHeader {
-            cwd: Some(String::new()),
-            ..header("demo")
-        },
-        header(""),
-        header(&"x".repeat(256)),
-    ];
-    for header in refused {
-        let store = home.store(Container::Zstd);
-        assert!(store.create(&header).is_err(), "{header:?}");
-    }
-    assert_eq!(home.tree(), before);
-}
+#[derive(Default)]
+struct InMemory(MemoryStore);
 
-#[test]
-fn an_id_is_taken_from_the_moment_it_is_created_and_free_again_when_nothing_came_of_it() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let elsewhere = SessionHeader {
-            cwd: None,
-            ..header("demo")
-        };
-        let mut writer = store.create(&header("demo")).unwrap();
-        for again in [&header("demo"), &elsewhere] {
-            assert_eq!(
-                store.create(again).unwrap_err().code(),
-                "SESSION_ALREADY_EXISTS"
-            );
-        }
-        drop(writer);
-        writer = store.create(&elsewhere).unwrap();
-        writer.flush().unwrap();
-        drop(writer);
-        for again in [&header("demo"), &elsewhere] {
-            assert_eq!(
-                store.create(again).unwrap_err().code(),
-                "SESSION_ALREADY_EXISTS"
-            );
-        }
+impl Bed for InMemory {
+    fn store(&self) -> Box<dyn Persistence> {
+        Box::new(self.0.clone())
+    }
+
+    fn image(&self) -> BTreeMap<String, Vec<u8>> {
+        let listed = all(&self.0).into_iter();
+        listed
+            .map(|one| (one.id.to_string(), self.0.bytes(&one.id).unwrap()))
+            .collect()
     }
 }
 
-#[test]
-fn of_two_stores_that_create_the_same_id_the_second_to_write_is_refused() {
-    // Each has its own packing, and one its own project: no two of the file names are the same.
-    for first in BOTH {
-        for second in BOTH {
-            for cwd in [Some("/work/demo"), None] {
-                let home = Home::new();
-                let other = SessionHeader {
-                    cwd: cwd.map(str::to_owned),
-                    ..header("demo")
-                };
-                let mut winner = home.store(first).create(&header("demo")).unwrap();
-                let mut loser = home.store(second).create(&other).unwrap();
-                winner.append(&events(2)).unwrap();
-                let before = home.tree();
-                for _ in 0..2 {
-                    let failure = loser.append(&events(2)).unwrap_err();
-                    assert_eq!(failure.code(), "SESSION_ALREADY_EXISTS", "{failure}");
-                }
-                drop(winner);
-                let failure = loser.append(&events(2)).unwrap_err();
-                assert_eq!(failure.code(), "SESSION_ALREADY_EXISTS", "{failure}");
-                assert_eq!(home.tree(), before);
-            }
-        }
-    }
+mod jsonl_raw {
+    offshoot_store::conformance!(super::Files::new(offshoot_format::Container::Raw));
+}
+
+mod jsonl_zstd {
+    offshoot_store::conformance!(super::Files::new(offshoot_format::Container::Zstd));
+}
+
+mod linked {
+    offshoot_store::conformance!(super::Linked::new());
+}
+
+mod in_memory {
+    offshoot_store::conformance!(super::InMemory::default());
 }
 
 #[test]
-fn every_session_is_listed_with_its_header_and_no_body_is_read() {
-    for container in BOTH {
-        let home = Home::new();
-        let store = home.store(container);
-        let long = SessionHeader {
-            agent_preset: Some("p".repeat(20 << 10)),
-            ..header("long")
-        };
-        let headers = [
-            header("a"),
-            long,
-            SessionHeader {
-                cwd: None,
-                ..header("z")
-            },
-        ];
-        for header in &headers {
-            let mut bytes = file_bytes(container, header, &[]);
-            bytes.extend_from_slice(b"no event and no frame\n");
-            let project = if header.cwd.is_some() {
-                "--work-demo--"
-            } else {
-                "_no-cwd"
-            };
-            let file = crate::support::file_name(container);
-            home.put(format!("{project}/{}/{file}", header.id), bytes);
-        }
-        let listed: Vec<_> = all(&store)
-            .into_iter()
-            .map(|listed| (listed.id, listed.header.unwrap()))
-            .collect();
-        let expected: Vec<(SessionId, SessionHeader)> = headers
-            .iter()
-            .map(|header| (header.id.clone(), header.clone()))
-            .collect();
-        assert_eq!(listed, expected);
-    }
+#[should_panic(expected = "no behaviour is called `nothing`")]
+fn a_behaviour_that_is_not_there_does_not_pass() {
+    offshoot_store::testing::run("nothing", &InMemory::default());
 }

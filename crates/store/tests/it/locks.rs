@@ -168,7 +168,7 @@ fn an_unreadable_directory_is_listed_as_a_problem_and_hides_nothing_else() {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let home = Home::new();
     let dir = home.root();
     fs::create_dir(&dir).unwrap();

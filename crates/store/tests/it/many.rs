@@ -43,7 +43,9 @@ pub(crate) fn put_many(root: &Path, numbers: impl IntoIterator<Item = usize>) {
 /// A turn with two tool calls, and a title.
 fn body() -> Vec<u8> {
     let title = r#"{"type":"session/title","seq":16,"time":140,"data":{"title":"A small one","messageSeqs":[3],"source":{"kind":"fallback"}}}"#;
-    let rows = include_str!("two_calls.jsonl").lines().chain([title]);
+    let rows = include_str!("../../src/testing/two_calls.jsonl")
+        .lines()
+        .chain([title]);
     let events: Vec<Event> = rows.map(|row| Event::from_row(row).unwrap()).collect();
     Container::Zstd.batch(&events)
 }

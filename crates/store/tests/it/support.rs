@@ -10,40 +10,12 @@ use offshoot_session::{Event, EventLog, SessionHeader};
 use offshoot_store::{HOME_MARKER, JsonlStore, Listed, Persistence, Query};
 use offshoot_test_support::TestHome;
 
-/// A whole turn by hand: a step with two parallel calls (events 1 to 11), then a step that answers.
-pub(crate) const TWO_CALLS: &str = include_str!("two_calls.jsonl");
+pub(crate) use offshoot_store::testing::{NOW, TWO_CALLS, event, events, header, log, texts};
 
 pub(crate) const BOTH: [Container; 2] = [Container::Raw, Container::Zstd];
 
 /// Where sessions of [`header`] are, below the root.
 pub(crate) const PROJECT: &str = "--work-demo--";
-
-/// When sessions are opened in these tests.
-pub(crate) const NOW: i64 = 9_000;
-
-/// The first `len` events of [`TWO_CALLS`].
-pub(crate) fn events(len: usize) -> Vec<Arc<Event>> {
-    TWO_CALLS.lines().take(len).map(event).collect()
-}
-
-pub(crate) fn event(row: &str) -> Arc<Event> {
-    Arc::new(Event::from_row(row).unwrap_or_else(|error| panic!("{error}: {row}")))
-}
-
-pub(crate) fn log(events: &[Arc<Event>]) -> EventLog {
-    let mut log = EventLog::new();
-    for event in events {
-        log.push(Arc::clone(event)).unwrap();
-    }
-    log
-}
-
-pub(crate) fn header(id: &str) -> SessionHeader {
-    SessionHeader {
-        cwd: Some("/work/demo".into()),
-        ..SessionHeader::new(id.into(), 1)
-    }
-}
 
 /// A log as the store would write it: the header, and one batch each.
 pub(crate) fn file_bytes(
@@ -58,13 +30,6 @@ pub(crate) fn file_bytes(
     bytes
 }
 
-pub(crate) fn texts<'a>(events: impl IntoIterator<Item = &'a Arc<Event>>) -> Vec<String> {
-    events
-        .into_iter()
-        .map(|event| event.text().to_owned())
-        .collect()
-}
-
 pub(crate) fn file_name(container: Container) -> &'static str {
     match container {
         Container::Raw => "session.v4.jsonl",
@@ -77,6 +42,34 @@ pub(crate) fn all(store: &dyn Persistence) -> Vec<Listed> {
     let mut rows = store.list(&Query::default()).unwrap().rows;
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     rows
+}
+
+/// What may come next in any log: an open turn ends, or one begins with user messages of these sizes.
+pub(crate) fn next_events(log: &EventLog, messages: &[usize]) -> Vec<Arc<Event>> {
+    let mut seq = log.end().get();
+    let mut row = |kind: &str, data: &str, more: &str| {
+        let row = format!(r#"{{"type":"{kind}","seq":{seq},"time":9001,"data":{{{data}}}{more}}}"#);
+        seq += 1;
+        event(&row)
+    };
+    if log.open_tail().turn().is_some() {
+        let at = format!(r#""turn":{}"#, log.last_turn());
+        let step = format!(r#"{at},"step":1"#);
+        let completed = format!(r#"{at},"reason":{{"kind":"completed"}}"#);
+        return vec![row("step/end", &step, ""), row("turn/end", &completed, "")];
+    }
+    let at = format!(r#""turn":{}"#, log.last_turn() + 1);
+    let mut events = vec![row("turn/start", &at, "")];
+    for (number, size) in messages.iter().enumerate() {
+        let id = format!("m-{}-{number}", log.end());
+        let text = "word ".repeat(size.div_ceil(5));
+        let message = format!(
+            r#""id":"{id}","role":"user","content":[{{"type":"text","text":"{text}"}}],"source":{{"kind":"user"}}"#
+        );
+        events.push(row("user/message", &message, r#","surfaceOp":"append""#));
+    }
+    events.push(row("step/start", &format!(r#"{at},"step":1"#), ""));
+    events
 }
 
 /// A temporary home whose sessions lie where the store expects them.
