@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use offshoot_session::Seq;
-use offshoot_store::Status;
+use offshoot_store::{Locking, Status};
 
 use crate::providers::ModelName;
 
@@ -29,8 +29,22 @@ pub(crate) struct Cli {
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
 
+    /// Write also where the file system has no locks. UNSAFE: nothing then keeps two programs from writing to one session,
+    /// which destroys it. Only for a home that nothing else uses at the same time
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    unsafe_no_lock: bool,
+
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    pub(crate) const fn locking(&self) -> Locking {
+        match self.unsafe_no_lock {
+            true => Locking::UnsafeNone,
+            false => Locking::Flock,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +67,14 @@ pub(crate) enum Command {
     Convert(Convert),
     /// Make a new session of the sound beginning of a damaged file, and say what is lost
     Salvage(Salvage),
+    /// Delete a session: it goes to the trash, and its forks stay
+    Rm(Rm),
+    /// Bring a deleted session back, or list those that can be brought back
+    Restore(Restore),
+    /// Remove for good what was deleted long ago, and what nothing uses any more
+    Gc(Gc),
+    /// Show how much room sessions take
+    Du(Du),
 }
 
 #[derive(Debug, Args)]
@@ -261,6 +283,66 @@ pub(crate) struct Salvage {
     /// The home that the new session goes to
     #[arg(long, value_name = "HOME")]
     pub(crate) to: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// The session's id
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The id of the deleted session [default: list what is in the trash]
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) id: Option<String>,
+
+    /// Of several with this id, the one in this entry of the trash [default: the one that was deleted last]
+    #[arg(long, value_name = "ENTRY", requires = "id", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) entry: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Gc {
+    /// Remove sessions that were deleted at least this long ago: a number and s, m, h, d or w
+    #[arg(long, value_name = "AGE", default_value = "30d", value_parser = parse_age, allow_negative_numbers = true)]
+    pub(crate) older_than: Age,
+
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A length of time, in ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Age(pub(crate) u64);
+
+#[derive(Debug, Args)]
+pub(crate) struct Du {
+    /// The ids of sessions [default: the whole home]
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) ids: Vec<String>,
+}
+
+fn parse_age(text: &str) -> Result<Age, &'static str> {
+    let refused = "an age is a whole number and a unit (s, m, h, d or w), such as 12h or 30d";
+    let unit = text.chars().last().ok_or(refused)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        'w' => 7 * 24 * 60 * 60,
+        _ => return Err(refused),
+    };
+    let number = &text[..text.len() - unit.len_utf8()];
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(refused);
+    }
+    let number: u64 = number.parse().map_err(|_| refused)?;
+    let age = number.checked_mul(seconds * 1000);
+    age.map(Age).ok_or("that is longer than anything lasts")
 }
 
 fn parse_seq(text: &str) -> Result<Seq, String> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use offshoot_agent::{AnswerSettler, SessionService};
 use offshoot_format::Container;
-use offshoot_store::{ForkLayout, HOME_MARKER, JsonlStore};
+use offshoot_store::{ForkLayout, HOME_MARKER, JsonlStore, Locking};
 
 use crate::failure::Failure;
 use crate::system;
@@ -20,6 +20,7 @@ const LAYOUT: &str = "{\"layout\":1}\n";
 #[derive(Clone, Debug)]
 pub(crate) struct Home {
     path: PathBuf,
+    locking: Locking,
 }
 
 impl Home {
@@ -33,7 +34,20 @@ impl Home {
         };
         let path = std::path::absolute(&path)
             .with_context(|| format!("could not find out where `{}` is", path.display()))?;
-        Ok(Self { path })
+        Ok(Self {
+            path,
+            locking: Locking::default(),
+        })
+    }
+
+    /// Says what to do where the file system has no locks.
+    pub(crate) const fn with_locking(mut self, locking: Locking) -> Self {
+        self.locking = locking;
+        self
+    }
+
+    pub(crate) const fn locking(&self) -> Locking {
+        self.locking
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -42,8 +56,9 @@ impl Home {
 
     /// The sessions. What is read of them is remembered in the cache folder, if there is one.
     pub(crate) fn store(&self) -> JsonlStore {
-        let store = JsonlStore::new(self.path.join("sessions"), Container::Zstd);
-        let store = store.settling(Arc::new(AnswerSettler));
+        let store = JsonlStore::new(self.path.join("sessions"), Container::Zstd)
+            .with_locking(self.locking)
+            .settling(Arc::new(AnswerSettler));
         match cache() {
             Some(cache) => store.with_cache(&cache),
             None => store,

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<bool, Failure> {
-    let home = Home::resolve(cli.home.clone())?;
+    let home = Home::resolve(cli.home.clone())?.with_locking(cli.locking());
     let mut out = std::io::BufWriter::new(std::io::stdout());
     let out: &mut dyn std::io::Write = &mut out;
     let done = match &cli.command {
@@ -64,6 +64,10 @@ fn run(cli: &Cli) -> Result<bool, Failure> {
         Command::Export(args) => commands::export::run(args, &home, cli.json, out).map(|()| true),
         Command::Convert(args) => commands::convert::run(args, &home, cli.json, out).map(|()| true),
         Command::Salvage(args) => commands::salvage::run(args, &home, cli.json, out).map(|()| true),
+        Command::Rm(args) => commands::rm::run(args, &home, cli.json, out).map(|()| true),
+        Command::Restore(args) => commands::restore::run(args, &home, cli.json, out),
+        Command::Gc(args) => commands::gc::run(args, &home, cli.json, out),
+        Command::Du(args) => commands::du::run(args, &home, cli.json, out),
     };
     let flushed = out.flush();
     let done = done?;

@@ -157,6 +157,20 @@ pub(crate) fn journal_notes(read: &ReadSession) -> Vec<String> {
     settled.into_iter().chain(stray).collect()
 }
 
+/// A number of bytes as a person reads it: `512 B`, `1.2 kB`, `34.5 MB`.
+pub(crate) fn size(bytes: u64) -> String {
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let (mut tenths, mut unit) = (bytes / 100, 0);
+    while tenths >= 10_000 {
+        tenths /= 1000;
+        unit += 1;
+    }
+    let unit = ["kB", "MB", "GB", "TB", "PB", "EB"][unit];
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
 /// As a shell takes it for one word.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);

@@ -8,9 +8,10 @@
 //! is atomic and never replaces a file; a lock falls with the process that holds it.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::StoreError;
 
@@ -41,7 +42,7 @@ pub trait LogFile: Send + fmt::Debug {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Everything by which a store changes what is on disk, except for its locks. Each error is what the system said.
+/// Everything by which a store changes what is on disk, and how it locks. Each error is what the system said.
 ///
 /// Only opening a log must be written by whoever stands in for a disk; the rest is the real file system unless they say
 /// otherwise.
@@ -84,24 +85,46 @@ pub trait Disk: Send + Sync + fmt::Debug {
         fs::hard_link(from, to)
     }
 
-    /// Gives a file another name, in place of whatever has it. Never for a log.
-    ///
-    /// # Errors
-    /// See the trait.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the seam; what is replaced is never a log"
-    )]
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
-    }
-
     /// Removes a name of a file.
     ///
     /// # Errors
     /// See the trait.
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    /// Removes a directory that is empty.
+    ///
+    /// # Errors
+    /// See the trait; also if anything is in it.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir(dir)
+    }
+
+    /// Gives a file or a directory another name, in one step: at any moment it has the one or the other. A file that has
+    /// the new name already loses it, so this is never the way to publish a log.
+    ///
+    /// # Errors
+    /// See the trait; also if both names are not on one file system, or a directory that is not empty has the new one.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the seam; logs are published by link"
+    )]
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// Says that a file was last changed at `at`, in ms since the epoch. A later time stays as it is.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn renew(&self, path: &Path, at: i64) -> io::Result<()> {
+        let file = File::open(path)?;
+        let at = time_of(at);
+        match file.metadata()?.modified()? < at {
+            true => file.set_modified(at),
+            false => Ok(()),
+        }
     }
 
     /// Makes size and content of a file durable, whoever has written them.
@@ -118,6 +141,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// See the trait.
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         File::open(dir).and_then(|file| file.sync_all())
+    }
+
+    /// Takes the lock on an open file (`flock`), without waiting. It falls when the file is closed.
+    ///
+    /// # Errors
+    /// `WouldBlock` if somebody else has it; else what the system said, such as that it locks no files there.
+    fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
+        file.try_lock()
     }
 }
 
@@ -153,6 +184,16 @@ impl LogFile for RealLog {
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_all()
     }
+}
+
+/// A moment, from ms since the epoch; a moment that the system cannot name is the epoch.
+fn time_of(ms: i64) -> SystemTime {
+    let distance = Duration::from_millis(ms.unsigned_abs());
+    let time = match ms {
+        0.. => UNIX_EPOCH.checked_add(distance),
+        _ => UNIX_EPOCH.checked_sub(distance),
+    };
+    time.unwrap_or(UNIX_EPOCH)
 }
 
 /// The directory that holds a name.
@@ -201,6 +242,24 @@ pub(crate) fn create_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError>
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
         Err(error) => Err(StoreError::io("create the directory", dir)(error)),
         Ok(()) => sync_dir(disk, parent(dir)),
+    }
+}
+
+/// Which of a directory and those above it do not exist, the innermost first.
+pub(crate) fn missing_dirs(dir: &Path) -> Vec<PathBuf> {
+    let missing = dir.ancestors().take_while(|dir| !dir.exists());
+    missing
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .map(Path::to_owned)
+        .collect()
+}
+
+/// Takes back the creation of directories, as far as nobody has put anything into them meanwhile.
+pub(crate) fn remove_dirs(disk: &dyn Disk, created: &[PathBuf]) {
+    for dir in created {
+        if disk.remove_dir(dir).is_err() {
+            return;
+        }
     }
 }
 

@@ -27,12 +27,52 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Another writer holds the session.
-    #[error("session `{id}` is open for writing elsewhere (`{}` is locked)", lock.display())]
+    #[error("session `{id}` is open for writing {} (`{}` is locked)", place(*holder), lock.display())]
     AlreadyOwned {
         /// The id.
         id: SessionId,
         /// The lock.
         lock: PathBuf,
+        /// The process that holds it, which may be this one; `None` if the system does not say.
+        holder: Option<u32>,
+    },
+    /// The file system has no locks, so nothing keeps two writers apart. Nothing was written.
+    #[error("the file system of `{}` does not support locks (flock): {source}", path.display())]
+    LocksUnsupported {
+        /// The lock that could not be taken.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The trash does not hold a session, or not the entry that was named.
+    #[error("{what} is not in the trash `{}`", trash.display())]
+    NotInTrash {
+        /// Which session or entry.
+        what: String,
+        /// Where it was looked for.
+        trash: PathBuf,
+    },
+    /// An entry of the trash does not say what it holds.
+    #[error("`{}` in the trash does not say which session it holds: {reason}", path.display())]
+    TrashDamaged {
+        /// The entry.
+        path: PathBuf,
+        /// What is wrong with its note.
+        reason: String,
+    },
+    /// No such blob is stored here.
+    #[error("there is no blob `{}`", path.display())]
+    BlobNotFound {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// A blob's file does not hold what its name says.
+    #[error("`{}` does not hold the blob that it is named after: {reason}", path.display())]
+    BlobDamaged {
+        /// The file.
+        path: PathBuf,
+        /// How that shows.
+        reason: String,
     },
     /// The same id is stored twice, and neither is better than the other.
     #[error("session `{id}` is stored more than once: {}", list(paths))]
@@ -188,6 +228,11 @@ impl StoreError {
             Self::NotFound { .. } => "SESSION_NOT_FOUND",
             Self::AlreadyExists { .. } => "SESSION_ALREADY_EXISTS",
             Self::AlreadyOwned { .. } => "SESSION_ALREADY_OWNED",
+            Self::LocksUnsupported { .. } => "LOCKS_UNSUPPORTED",
+            Self::NotInTrash { .. } => "NOT_IN_TRASH",
+            Self::TrashDamaged { .. } => "TRASH_DAMAGED",
+            Self::BlobNotFound { .. } => "BLOB_NOT_FOUND",
+            Self::BlobDamaged { .. } => "BLOB_DAMAGED",
             Self::Ambiguous { .. } => "SESSION_AMBIGUOUS",
             Self::Misplaced { .. } => "SESSION_MISPLACED",
             Self::ObsoleteLayout { .. } => "OBSOLETE_LAYOUT",
@@ -216,6 +261,22 @@ impl StoreError {
             Self::NotFound { .. } => Some("`offshoot ls` shows the sessions that are there".into()),
             Self::AlreadyOwned { .. } => {
                 Some("close it there, or fork it: a fork needs no lock on its source".into())
+            }
+            Self::LocksUnsupported { .. } => Some(
+                "put the home on a file system that has locks; or, if you are sure that nothing else writes to this home, \
+                 say --unsafe-no-lock"
+                    .into(),
+            ),
+            Self::NotInTrash { .. } => {
+                Some("`offshoot restore` without an id shows what is in the trash".into())
+            }
+            Self::TrashDamaged { path, .. } => Some(format!(
+                "the session is whole in `{}`: move that directory back to `sessions/<project>/<session>` by hand, or \
+                 delete it",
+                path.join(crate::trash::SESSION).display()
+            )),
+            Self::BlobDamaged { .. } => {
+                Some("restore it from a backup, or move it away and store what it should hold again".into())
             }
             Self::Format { source, .. } => Some(source.hint().into()),
             Self::NotContinuable { source, .. } => source.nearest_cut.map(|cut| {
@@ -264,6 +325,10 @@ impl StoreError {
             source,
         }
     }
+}
+
+fn place(holder: Option<u32>) -> String {
+    holder.map_or_else(|| "elsewhere".to_owned(), |pid| format!("in process {pid}"))
 }
 
 fn list(paths: &[PathBuf]) -> String {

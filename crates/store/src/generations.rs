@@ -16,7 +16,7 @@ use offshoot_session::SessionHeader;
 
 use crate::disk::{Disk, Draft, PublishError, RealDisk, create_dirs};
 use crate::layout::{Generation, LOCK_NAME, session_dir};
-use crate::lock::Lock;
+use crate::lock::{Lock, Locking};
 use crate::logbytes::LogBytes;
 use crate::{JsonlStore, StoreError};
 
@@ -125,7 +125,7 @@ pub struct Converted {
 /// # Errors
 /// A file that cannot be read or brought up; one that is current already; another file that has the name; a session of a
 /// home that somebody else is writing to.
-pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> {
+pub fn convert(file: &Path, to: Option<&Path>, locking: Locking) -> Result<Converted, StoreError> {
     let bytes = crate::read::whole(file)?;
     let container = container_of(file, &bytes);
     let bytes = LogBytes::of_file(file, bytes)?.bytes;
@@ -175,7 +175,10 @@ pub fn convert(file: &Path, to: Option<&Path>) -> Result<Converted, StoreError> 
         });
     }
     let _lock = match (&home, to) {
-        (Some(_), None) => Some(Lock::take(&dir.join(LOCK_NAME), &header.id)?),
+        (Some(_), None) => {
+            let lock = dir.join(LOCK_NAME);
+            Some(Lock::take(&RealDisk, locking, &lock, &header.id)?)
+        }
         _ => None,
     };
     create_dirs(&RealDisk, dir)?;

@@ -9,6 +9,7 @@ use offshoot_format::{
 };
 use offshoot_session::{ForkSeed, MAX_SAFE_INTEGER, SeedError, Seq, SessionHeader, SessionId};
 
+use crate::blobs::Blobs;
 use crate::checkpoints::{Checkpoints, Cut, path_in, stands_alone};
 use crate::disk::{Disk, RealDisk, parent, sync_way};
 use crate::fork::{store_cut, store_fork};
@@ -17,7 +18,7 @@ use crate::index::Index;
 use crate::journal::{self, Beside, Journal, Outcome, Settle};
 use crate::layout::{Generation, HOME_MARKER, LOCK_NAME, session_dir};
 use crate::listing::{Listed, Page, Query};
-use crate::lock::{Claims, Lock};
+use crate::lock::{Claims, Lock, Locking};
 use crate::logbytes::LogBytes;
 use crate::persistence::{OpenSession, Persistence, ReadSession, SessionWriter, StoredFork};
 use crate::prefix::{FileId, Prefix, Written};
@@ -25,6 +26,7 @@ use crate::read::{bytes_of, check_writable, decode, header_of, modified};
 use crate::repair::{Repaired, repair};
 use crate::summary::Summary;
 use crate::survey::delegator;
+use crate::trash::Choice;
 use crate::tree::{Found, Item, Place, Tree};
 use crate::writer::{Beginning, Inherited, State, Writer};
 use crate::{ForkLayout, Revision, StoreError, note};
@@ -39,6 +41,9 @@ pub struct JsonlStore {
     claims: Claims,
     pub(crate) index: Option<Arc<Index>>,
     settle: Option<Arc<dyn Settle>>,
+    pub(crate) locking: Locking,
+    pub(crate) trash: PathBuf,
+    pub(crate) blobs: PathBuf,
 }
 
 impl JsonlStore {
@@ -50,14 +55,19 @@ impl JsonlStore {
 
     /// As [`JsonlStore::new`], on a disk that a test controls.
     pub fn on(root: impl Into<PathBuf>, container: Container, disk: Arc<dyn Disk>) -> Self {
+        let root = root.into();
+        let home = parent(&root);
         Self {
-            tree: Tree { root: root.into() },
+            trash: home.join("trash"),
+            blobs: home.join("blobs"),
+            tree: Tree { root },
             container,
             forks: ForkLayout::default(),
             disk,
             claims: Claims::default(),
             index: None,
             settle: None,
+            locking: Locking::default(),
         }
     }
 
@@ -66,6 +76,27 @@ impl JsonlStore {
     pub fn settling(mut self, settle: Arc<dyn Settle>) -> Self {
         self.settle = Some(settle);
         self
+    }
+
+    /// Says what to do where the file system has no locks.
+    #[must_use]
+    pub const fn with_locking(mut self, locking: Locking) -> Self {
+        self.locking = locking;
+        self
+    }
+
+    /// Keeps deleted sessions in `trash` instead of a directory of that name beside the root. It has to be on the same file
+    /// system as the root.
+    #[must_use]
+    pub fn with_trash(mut self, trash: impl Into<PathBuf>) -> Self {
+        self.trash = trash.into();
+        self
+    }
+
+    /// The blobs of this home.
+    #[must_use]
+    pub fn blobs(&self) -> Blobs {
+        Blobs::on(&self.blobs, Arc::clone(&self.disk))
     }
 
     /// The same store, remembering in a cache folder what it reads of sessions, so that the next list or fork need not. The folder
@@ -122,6 +153,7 @@ impl JsonlStore {
             place: Place { dir, path },
             header: header.clone(),
             container: generation.container,
+            locking: self.locking,
             written,
             journal: Journal::default(),
             state: State::Unwritten {
@@ -402,7 +434,7 @@ impl Persistence for JsonlStore {
         check_continuable(id, &stored)?;
         check_time(path, now)?;
         check_writable(path)?;
-        let lock = Lock::take(&dir.join(LOCK_NAME), id)?;
+        let lock = Lock::take(&*self.disk, self.locking, &dir.join(LOCK_NAME), id)?;
         // Until now somebody else may have been writing: to this log, or a newer one beside it.
         if self.tree.find(id)?.place.path != *path {
             return Err(StoreError::Changed { path: path.clone() });
@@ -462,6 +494,7 @@ impl Persistence for JsonlStore {
             disk: Arc::clone(&self.disk),
             header: session.header().clone(),
             container: found.generation.container,
+            locking: self.locking,
             written,
             journal: Journal::default(),
             state: State::Open {
@@ -480,6 +513,14 @@ impl Persistence for JsonlStore {
 
     fn list(&self, query: &Query) -> Result<Page, StoreError> {
         Page::of(self.survey(query.now)?, query)
+    }
+
+    fn delete(&self, id: &SessionId, now: i64) -> Result<(), StoreError> {
+        self.move_to_trash(id, now).map(drop)
+    }
+
+    fn restore(&self, id: &SessionId) -> Result<(), StoreError> {
+        self.restore_from_trash(id, &Choice::Newest).map(drop)
     }
 
     fn fill(&self, rows: &mut [Listed], budget: u64) {

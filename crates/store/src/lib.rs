@@ -33,7 +33,9 @@
 
 mod bases;
 mod behind;
+mod blobs;
 mod checkpoints;
+mod collect;
 mod disk;
 mod error;
 mod export;
@@ -41,6 +43,7 @@ mod follow;
 mod fork;
 mod generations;
 mod index;
+mod inode;
 mod inspect;
 mod journal;
 mod jsonl;
@@ -52,6 +55,7 @@ mod memory;
 mod note;
 mod persistence;
 mod prefix;
+mod prune;
 mod read;
 mod repair;
 mod revision;
@@ -60,12 +64,17 @@ mod summary;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod trash;
 mod tree;
+mod usage;
+mod walk;
 mod writer;
 
 pub use behind::{
     Clock, Closed, Completion, Inlet, Stored, Unstored, WriteBehind, WriteListener, WriterThread,
 };
+pub use blobs::{BlobId, Blobs};
+pub use collect::{Collected, Collecting, Garbage, Kept, Removed};
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;
 pub use export::{Exported, export_file};
@@ -79,10 +88,14 @@ pub use journal::{AttemptStart, Settle, Settlement, StrayJournal};
 pub use jsonl::JsonlStore;
 pub use layout::HOME_MARKER;
 pub use listing::{Filled, Listed, Page, Query, Status, Within};
+pub use lock::Locking;
 pub use logbytes::LogBytes;
 pub use memory::MemoryStore;
 pub use persistence::{OpenSession, Persistence, ReadSession, Repair, SessionWriter, StoredFork};
 pub use prefix::Prefix;
+pub use prune::Pruned;
 pub use revision::Revision;
 pub use salvage::{Salvaged, salvage_into};
 pub use summary::{Fault, Noticed, Summary, Torn};
+pub use trash::{Choice, Restored, Trash, Trashed};
+pub use usage::{SessionUsage, Usage};

@@ -37,6 +37,8 @@ const ROOT: &str = "memory:";
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     sessions: Sessions,
+    /// What was deleted, the last of each id at the end.
+    trash: Arc<Mutex<Vec<Kept>>>,
     /// The ids that have a writer, whether or not anything of them is kept.
     claims: Claims,
 }
@@ -90,6 +92,10 @@ impl MemoryStore {
     #[must_use]
     pub fn bytes(&self, id: &SessionId) -> Option<Vec<u8>> {
         self.sessions.lock().get(id).map(|kept| kept.bytes.clone())
+    }
+
+    fn trash(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.trash.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self, id: &SessionId) -> Result<Kept, StoreError> {
@@ -155,10 +161,7 @@ impl Persistence for MemoryStore {
         check_continuable(id, &kept.decode()?)?;
         check_time(&kept.path, now)?;
         let claim = self.claims.take(id);
-        let claim = claim.ok_or_else(|| StoreError::AlreadyOwned {
-            id: id.clone(),
-            lock: kept.path,
-        })?;
+        let claim = claim.ok_or_else(|| owned(id, kept.path))?;
         // Until now somebody else may have been writing.
         let kept = self.kept(id)?;
         let stored = kept.decode()?;
@@ -189,6 +192,29 @@ impl Persistence for MemoryStore {
         })
     }
 
+    fn delete(&self, id: &SessionId, _: i64) -> Result<(), StoreError> {
+        let kept = self.kept(id)?;
+        let claim = self.claims.take(id);
+        let _claim = claim.ok_or_else(|| owned(id, kept.path))?;
+        let taken_out = self.sessions.lock().remove(id);
+        self.trash().extend(taken_out);
+        Ok(())
+    }
+
+    fn restore(&self, id: &SessionId) -> Result<(), StoreError> {
+        let mut trash = self.trash();
+        let last = trash.iter().rposition(|kept| kept.header.id == *id);
+        let last = last.ok_or_else(|| StoreError::NotInTrash {
+            what: format!("session `{id}`"),
+            trash: ROOT.into(),
+        })?;
+        let claim = self.claims.take(id);
+        let _claim = claim.ok_or_else(|| taken(id, &trash[last].path))?;
+        self.sessions.check_free(id)?;
+        self.sessions.lock().insert(id.clone(), trash.remove(last));
+        Ok(())
+    }
+
     fn list(&self, query: &Query) -> Result<Page, StoreError> {
         let rows = self.sessions.lock().values().map(listed).collect();
         Page::of(rows, query)
@@ -215,6 +241,10 @@ impl SessionWriter for MemoryWriter {
                     path: unwritten.path.clone(),
                     source,
                 })?;
+                // Whoever had the claim before may have stored one since this id was found free.
+                if let Some(kept) = sessions.get(&self.id) {
+                    return Err(taken(&self.id, &kept.path));
+                }
                 let mut kept = unwritten.clone();
                 kept.extend(events);
                 sessions.insert(self.id.clone(), kept);
@@ -233,6 +263,14 @@ impl SessionWriter for MemoryWriter {
 
     fn stored(&self) -> LogOffset {
         self.stored
+    }
+}
+
+fn owned(id: &SessionId, lock: PathBuf) -> StoreError {
+    StoreError::AlreadyOwned {
+        id: id.clone(),
+        lock,
+        holder: Some(std::process::id()),
     }
 }
 

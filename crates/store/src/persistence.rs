@@ -70,6 +70,19 @@ pub trait Persistence: Send + Sync + fmt::Debug {
     /// The root itself cannot be read; a cursor that is none. A root that does not exist is an empty one.
     fn list(&self, query: &Query) -> Result<Page, StoreError>;
 
+    /// Takes a session away, so that it can be brought back. What was forked from it, or delegated by it, stays and keeps
+    /// working. `now` is in ms since the epoch.
+    ///
+    /// # Errors
+    /// No such session; a writer, wherever it is. The session is untouched then.
+    fn delete(&self, id: &SessionId, now: i64) -> Result<(), StoreError>;
+
+    /// Brings back the session of this id that was deleted last, as it was.
+    ///
+    /// # Errors
+    /// No such deleted session; an id that is taken again. Nothing is changed then.
+    fn restore(&self, id: &SessionId) -> Result<(), StoreError>;
+
     /// Reads the bodies that are not known yet, of the last changed session first, and remembers what they say. Goes on
     /// until `budget` bytes of files have been read: the last one may be beyond that, so the first is always read.
     fn fill(&self, rows: &mut [Listed], budget: u64) {

@@ -5,7 +5,7 @@
 //! ```
 //! use std::collections::BTreeMap;
 //! use offshoot_store::testing::Bed;
-//! use offshoot_store::{MemoryStore, Persistence};
+//! use offshoot_store::{MemoryStore, Persistence, Query};
 //!
 //! #[derive(Default)]
 //! struct InMemory(MemoryStore);
@@ -16,7 +16,7 @@
 //!     }
 //!
 //!     fn image(&self) -> BTreeMap<String, Vec<u8>> {
-//!         let listed = self.0.list().unwrap().into_iter();
+//!         let listed = self.0.list(&Query::default()).unwrap().rows.into_iter();
 //!         listed.map(|one| (one.id.to_string(), self.0.bytes(&one.id).unwrap())).collect()
 //!     }
 //! }
@@ -36,6 +36,7 @@
 
 mod appending;
 mod creating;
+mod deleting;
 mod forking;
 mod listing;
 mod material;
@@ -112,6 +113,11 @@ behaviours! { $
     forking::what_a_fork_inherited_stays_when_its_source_is_repaired_and_goes_on;
     listing::every_session_is_listed_with_its_header;
     listing::a_store_without_sessions_lists_none;
+    listing::pages_have_every_session_once_and_in_order_while_others_come_and_go;
+    deleting::a_deleted_session_is_gone_for_everybody_and_comes_back_as_it_was;
+    deleting::a_session_that_somebody_writes_is_not_deleted;
+    deleting::an_id_that_is_taken_again_is_not_overwritten_by_what_comes_back;
+    deleting::a_child_goes_on_when_its_parent_is_deleted;
 }
 
 /// Runs one behaviour.

@@ -9,10 +9,13 @@ use offshoot_format::{Container, RunningDigest, base_name};
 use offshoot_session::{Body, Event, LogOffset, SeedError, SessionHeader, SessionId};
 
 use crate::StoreError;
-use crate::disk::{Disk, LogFile, PublishError, create_dirs, publish, sync_dir, sync_way};
+use crate::disk::{
+    Disk, LogFile, PublishError, create_dirs, missing_dirs, publish, remove_dirs, sync_dir,
+    sync_way,
+};
 use crate::journal::{AttemptStart, Journal};
 use crate::layout::LOCK_NAME;
-use crate::lock::{Claim, Lock};
+use crate::lock::{Claim, Lock, Locking};
 use crate::persistence::SessionWriter;
 use crate::prefix::{FileId, Prefix, Written};
 use crate::tree::{Place, Tree};
@@ -76,6 +79,7 @@ pub(crate) struct Writer {
     pub(crate) place: Place,
     pub(crate) header: SessionHeader,
     pub(crate) container: Container,
+    pub(crate) locking: Locking,
     pub(crate) written: Written,
     pub(crate) journal: Journal,
     pub(crate) state: State,
@@ -107,6 +111,7 @@ impl Writer {
         let batches: Vec<_> = batches(self.container, events).collect();
         bytes.extend(batches.iter().flat_map(|(batch, _)| batch));
         tree.check_free(&self.header.id)?;
+        let created = missing_dirs(dir);
         create_dirs(disk, &tree.root)?;
         // The id may have been taken meanwhile, under another name in another place. From here on nobody takes it.
         let _naming = Lock::directory(&tree.root);
@@ -114,7 +119,8 @@ impl Writer {
         create_dirs(disk, dir)?;
         // Somebody else may have created one of these just now and not have made it durable yet.
         sync_way(disk, dir, &tree.root)?;
-        let lock = Lock::take(&dir.join(LOCK_NAME), &self.header.id)?;
+        let lock = Lock::take(disk, self.locking, &dir.join(LOCK_NAME), &self.header.id);
+        let lock = lock.inspect_err(|_| remove_dirs(disk, &created))?;
         let bases = match &beginning.inherited {
             Inherited::Linked(prefix) => link_bases(disk, dir, prefix)?,
             _ => Vec::new(),

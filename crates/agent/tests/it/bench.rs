@@ -381,6 +381,14 @@ impl Persistence for FaultyStore {
     fn list(&self, query: &Query) -> Result<Page, StoreError> {
         self.store.list(query)
     }
+
+    fn delete(&self, id: &SessionId, now: i64) -> Result<(), StoreError> {
+        self.store.delete(id, now)
+    }
+
+    fn restore(&self, id: &SessionId) -> Result<(), StoreError> {
+        self.store.restore(id)
+    }
 }
 
 #[derive(Debug)]

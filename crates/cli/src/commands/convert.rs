@@ -36,7 +36,7 @@ pub(crate) fn run(
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
     let file = source.file(home)?;
-    let converted = offshoot_store::convert(&file, args.to.as_deref())?;
+    let converted = offshoot_store::convert(&file, args.to.as_deref(), home.locking())?;
     let report = Report {
         file: file.display().to_string(),
         version: converted.version,

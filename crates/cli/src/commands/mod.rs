@@ -3,10 +3,14 @@
 pub(crate) mod check;
 pub(crate) mod convert;
 pub(crate) mod demo;
+pub(crate) mod du;
 pub(crate) mod export;
 pub(crate) mod follow;
 pub(crate) mod fork;
+pub(crate) mod gc;
 pub(crate) mod ls;
+pub(crate) mod restore;
+pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod salvage;
 pub(crate) mod show;

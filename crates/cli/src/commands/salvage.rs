@@ -45,7 +45,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
-    let target = Home::resolve(Some(args.to.clone()))?;
+    let target = Home::resolve(Some(args.to.clone()))?.with_locking(home.locking());
     let file = source.file(home)?;
     // Before anything is created: without a header there is nothing to save.
     let header = FileBytes::read(&file)?.header();

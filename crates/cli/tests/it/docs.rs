@@ -29,8 +29,9 @@ fn section<'a>(docs: &'a str, heading: &str) -> &'a str {
     &body[..end.unwrap_or(body.len())]
 }
 
-const COMMANDS: [&str; 9] = [
-    "demo", "run", "ls", "show", "fork", "check", "export", "convert", "salvage",
+const COMMANDS: [&str; 13] = [
+    "demo", "run", "ls", "show", "fork", "check", "export", "convert", "salvage", "rm", "restore",
+    "gc", "du",
 ];
 
 #[test]
@@ -51,7 +52,9 @@ fn every_command_and_flag_of_the_help_is_described() {
         let flags = help
             .lines()
             .filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
-        for flag in flags.filter(|flag| !["--home", "--json", "--help"].contains(flag)) {
+        for flag in
+            flags.filter(|flag| !["--home", "--json", "--unsafe-no-lock", "--help"].contains(flag))
+        {
             assert!(
                 body.contains(&format!("`{flag}")),
                 "`{flag}` is missing in docs/cli.md, `offshoot {command}`"
@@ -59,7 +62,13 @@ fn every_command_and_flag_of_the_help_is_described() {
         }
     }
     let everywhere = section(&docs, "## Everywhere");
-    for flag in ["--home", "--json", "--help", "--version"] {
+    for flag in [
+        "--home",
+        "--json",
+        "--unsafe-no-lock",
+        "--help",
+        "--version",
+    ] {
         assert!(
             everywhere.contains(&format!("`{flag}")),
             "`{flag}` is missing in docs/cli.md"

@@ -31,6 +31,10 @@ fn without_a_command_the_help_is_shown() {
       export   Write a session as one self-contained file of the current format, to carry it elsewhere
       convert  Write a session file of an older format version as one of the current version, beside it
       salvage  Make a new session of the sound beginning of a damaged file, and say what is lost
+      rm       Delete a session: it goes to the trash, and its forks stay
+      restore  Bring a deleted session back, or list those that can be brought back
+      gc       Remove for good what was deleted long ago, and what nothing uses any more
+      du       Show how much room sessions take
       help     Print this message or the help of the given subcommand(s)
 
     Options:
@@ -38,9 +42,12 @@ fn without_a_command_the_help_is_shown() {
       -V, --version  Print version
 
     Everywhere:
-          --home <DIR>  The home directory with sessions and configuration [default: $OFFSHOOT_HOME,
-                        else ~/.offshoot]
-          --json        Print JSON instead of text
+          --home <DIR>      The home directory with sessions and configuration [default: $OFFSHOOT_HOME,
+                            else ~/.offshoot]
+          --json            Print JSON instead of text
+          --unsafe-no-lock  Write also where the file system has no locks. UNSAFE: nothing then keeps
+                            two programs from writing to one session, which destroys it. Only for a home
+                            that nothing else uses at the same time
 
     New here? `offshoot demo` shows what it is about, without a key.
     ----- stderr -----

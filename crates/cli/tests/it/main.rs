@@ -24,4 +24,5 @@ mod salvaging;
 mod stored;
 mod streams;
 mod support;
+mod trash;
 mod turns;

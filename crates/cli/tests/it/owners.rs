@@ -31,11 +31,13 @@ fn a_second_run_is_refused_while_reading_and_forking_go_on() {
     let output = turn(&home, &server)
         .args(["--session", &id, "Third."])
         .run();
+    let process = format!("process {}", running.id());
+    let output = output.replacing(process, "process [pid]");
     assert_snapshot!(seen(&output), @r#"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: session `busy` is open for writing elsewhere (`[home]/sessions/--work-demo--/busy/session.lock` is locked)
+    error: session `busy` is open for writing in process [pid] (`[home]/sessions/--work-demo--/busy/session.lock` is locked)
     hint: wait until it is closed there, or go on in a fork, which needs no lock on its source: offshoot run --fork busy PROMPT
     "#);
     let output = turn(&home, &server)

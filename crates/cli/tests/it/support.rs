@@ -255,6 +255,11 @@ impl Background {
         self.child.wait().unwrap();
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, as in `-INT` for Ctrl-C.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();

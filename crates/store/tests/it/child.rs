@@ -70,6 +70,11 @@ fn entry() {
             println!("{READY}");
             return;
         }
+        "read-only" => {
+            crate::trash::a_home_that_cannot_be_written();
+            println!("{READY}");
+            return;
+        }
         "hold" => Box::new(store.open(&"demo".into(), NOW).unwrap()),
         "feed" => {
             let mut writing = Writing::create(&store);
@@ -189,6 +194,11 @@ impl Holder {
         let ready = lines.map_while(Result::ok).any(|line| line.contains(READY));
         assert!(ready, "the child could not open the session");
         Self(child)
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
     }
 
     /// SIGKILL.

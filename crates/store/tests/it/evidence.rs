@@ -2,7 +2,7 @@
 //! (`reference/persistence.md` §2.6).
 
 use offshoot_format::Container;
-use offshoot_store::{JsonlStore, Persistence as _, convert};
+use offshoot_store::{JsonlStore, Locking, Persistence as _, convert};
 
 use crate::older::{V0, V3, put};
 use crate::support::{BOTH, Home, NOW, PROJECT, texts};
@@ -220,7 +220,12 @@ fn a_conversion_of_a_session_in_a_home_says_of_its_children_what_opening_it_woul
     let digger = r#"{"version":3,"mode":"one-shot","label":"the digger"}"#;
     let text = child("kid", 95, SUBAGENT, &descriptor(0, digger));
     put(&home, "kid", 3, Container::Raw, &text);
-    convert(&home.dir("demo").join("session.v3.jsonl"), None).unwrap();
+    convert(
+        &home.dir("demo").join("session.v3.jsonl"),
+        None,
+        Locking::Flock,
+    )
+    .unwrap();
     assert_eq!(
         catalog(&home, Container::Raw),
         [fact(

@@ -26,6 +26,8 @@ struct Plan {
     dead: bool,
     /// Links to this name are refused, and how.
     no_links: Option<(&'static str, io::ErrorKind)>,
+    /// Whether an append is one step, which fails in the middle of its bytes.
+    is_coarse: bool,
 }
 
 /// The disk. What is written can be read at once; nothing is made durable, because no power is cut in these tests.
@@ -49,7 +51,15 @@ impl FaultyDisk {
             fault,
             dead: false,
             no_links: None,
+            is_coarse: false,
         }))))
+    }
+
+    /// As [`FaultyDisk::new`], for where it does not matter at which of its bytes a write fails: an append is one step.
+    pub(crate) fn coarse(fault: Fault, at: u64) -> Arc<Self> {
+        let disk = Self::new(fault, at);
+        disk.0.lock().unwrap().is_coarse = true;
+        disk
     }
 
     /// A disk that never fails, but on which this file name cannot be given to anything that has a name.
@@ -94,6 +104,10 @@ impl FaultyDisk {
             _ => u64::MAX,
         };
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
+    }
+
+    fn is_coarse(&self) -> bool {
+        self.0.lock().unwrap().is_coarse
     }
 
     fn advance(&self, steps: usize) {
@@ -145,14 +159,24 @@ impl Disk for FaultyDisk {
         RealDisk.link(from, to)
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.step()?;
+        RealDisk.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.step()?;
+        RealDisk.remove_dir(dir)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step()?;
         RealDisk.rename(from, to)
     }
 
-    fn remove(&self, path: &Path) -> io::Result<()> {
+    fn renew(&self, path: &Path, at: i64) -> io::Result<()> {
         self.step()?;
-        RealDisk.remove(path)
+        RealDisk.renew(path, at)
     }
 
     fn sync_file(&self, _: &Path) -> io::Result<()> {
@@ -177,6 +201,12 @@ impl LogFile for FaultyLog {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.disk.is_coarse() {
+            let (half, rest) = bytes.split_at(bytes.len() / 2);
+            self.file.write_all(half)?;
+            self.disk.step()?;
+            return self.file.write_all(rest);
+        }
         let written = self.disk.bytes(bytes.len());
         self.file.write_all(&bytes[..written])?;
         self.disk.advance(written);

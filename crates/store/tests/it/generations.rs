@@ -9,7 +9,7 @@ use std::sync::Arc;
 use offshoot_format::{Container, FormatError, decode, decode_as};
 use offshoot_session::LogOffset;
 use offshoot_store::{
-    Converted, Disk, JsonlStore, LogFile, Persistence as _, RealDisk, StoreError, convert,
+    Converted, Disk, JsonlStore, Locking, LogFile, Persistence as _, RealDisk, StoreError, convert,
 };
 
 use crate::older::{REFUSED, V0, V0_FORK, V0_KINDS, V3, V3_FORK, file, name, put};
@@ -370,10 +370,10 @@ fn a_conversion_publishes_beside_the_source_or_in_a_directory_that_it_creates() 
                 events: 9,
                 already,
             };
-            assert_eq!(convert(&source, to).unwrap(), done(false));
+            assert_eq!(convert(&source, to, Locking::Flock).unwrap(), done(false));
             let stored = decode_as(container, &fs::read(&path).unwrap()).unwrap();
             assert_eq!((stored.version, stored.log.end().get()), (4, 9));
-            assert_eq!(convert(&source, to).unwrap(), done(true));
+            assert_eq!(convert(&source, to, Locking::Flock).unwrap(), done(true));
         }
         assert_eq!(fs::read(&source).unwrap(), file(container, V0));
         assert_eq!(names(&elsewhere), [name(4, container)]);
@@ -392,7 +392,7 @@ fn a_conversion_never_replaces_a_file_nor_makes_a_session_that_is_there_twice() 
     for container in BOTH {
         let in_the_way = home.put_log("demo", container, "another\n");
         let before = home.tree();
-        let refused = convert(&source, None).unwrap_err();
+        let refused = convert(&source, None, Locking::Flock).unwrap_err();
         assert_eq!(refused.code(), "GENERATION_CONFLICT");
         let StoreError::GenerationConflict { target, .. } = refused else {
             panic!("{refused:?}");
@@ -417,7 +417,7 @@ fn a_conversion_refuses_a_current_file_and_one_that_cannot_be_brought_up() {
         (&refused, "UNSUPPORTED_MIGRATION"),
     ] {
         for to in [None, Some(&*elsewhere)] {
-            assert_eq!(convert(path, to).unwrap_err().code(), code);
+            assert_eq!(convert(path, to, Locking::Flock).unwrap_err().code(), code);
         }
     }
     assert_eq!(home.tree(), before);
@@ -432,12 +432,17 @@ fn a_session_of_a_home_is_not_converted_while_somebody_is_writing_to_it() {
     lock.lock().unwrap();
     let before = home.tree();
     let file = home.dir("demo").join("session.v3.jsonl");
-    let refused = convert(&file, None).unwrap_err();
+    let refused = convert(&file, None, Locking::Flock).unwrap_err();
     assert_eq!(refused.code(), "SESSION_ALREADY_OWNED");
     assert_eq!(home.tree(), before);
     // A copy elsewhere is nobody's session.
     let elsewhere = home.root().parent().unwrap().join("elsewhere");
-    assert_eq!(convert(&file, Some(&elsewhere)).unwrap().events, 7);
+    assert_eq!(
+        convert(&file, Some(&elsewhere), Locking::Flock)
+            .unwrap()
+            .events,
+        7
+    );
 }
 
 #[test]
@@ -477,13 +482,13 @@ fn a_conversion_that_is_there_in_other_frames_is_there() {
     let home = Home::new();
     put(&home, "demo", 3, Container::Zstd, V3);
     let file = home.dir("demo").join("session.v3.jsonl.zstd");
-    let made = convert(&file, None).unwrap();
+    let made = convert(&file, None, Locking::Flock).unwrap();
     let stored = decode(&fs::read(&made.path).unwrap()).unwrap();
     let mut other = Container::Zstd.header(&stored.header).unwrap();
     for event in stored.log.events() {
         other.extend(Container::Zstd.batch([&**event]));
     }
     write(&made.path, &other);
-    assert!(convert(&file, None).unwrap().already);
+    assert!(convert(&file, None, Locking::Flock).unwrap().already);
     assert_eq!(fs::read(&made.path).unwrap(), other);
 }

@@ -1,10 +1,13 @@
 //! One writer, in this process and between processes; readers need no lock and leave no trace.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
 
 use offshoot_format::Container;
-use offshoot_store::{JsonlStore, Persistence as _};
+use offshoot_store::{Disk, JsonlStore, Locking, LogFile, Persistence as _, RealDisk, StoreError};
 
 use crate::child::{self, Holder};
 use crate::support::{BOTH, Home, NOW, all, events, file_bytes, header, texts};
@@ -15,12 +18,14 @@ fn put(home: &Home, container: Container) {
 }
 
 /// A second writer is refused and nothing changes, while everything that only reads goes on.
-fn check_held(home: &Home, store: &JsonlStore) {
+fn check_held(home: &Home, store: &JsonlStore, holder: u32) {
     let before = home.tree();
     let refused = store.open(&"demo".into(), NOW).unwrap_err();
     assert_eq!(
         home.shorten(&refused.to_string()),
-        "session `demo` is open for writing elsewhere (`<root>/--work-demo--/demo/session.lock` is locked)"
+        format!(
+            "session `demo` is open for writing in process {holder} (`<root>/--work-demo--/demo/session.lock` is locked)"
+        )
     );
     assert_eq!(refused.code(), "SESSION_ALREADY_OWNED");
     assert_eq!(
@@ -29,6 +34,8 @@ fn check_held(home: &Home, store: &JsonlStore) {
     );
     let again = store.create(&header("demo")).unwrap_err();
     assert_eq!(again.code(), "SESSION_ALREADY_EXISTS");
+    let kept = store.delete(&"demo".into(), NOW).unwrap_err();
+    assert_eq!(kept.to_string(), refused.to_string());
     store.read(&"demo".into()).unwrap();
     let list = all(store);
     assert_eq!(list.len(), 1);
@@ -43,10 +50,11 @@ fn a_second_writer_in_this_process_is_refused_until_the_first_is_dropped() {
         put(&home, container);
         let store = home.store(container);
         let opened = store.open(&"demo".into(), NOW).unwrap();
-        check_held(&home, &store);
-        check_held(&home, &home.store(container));
+        let this = std::process::id();
+        check_held(&home, &store, this);
+        check_held(&home, &home.store(container), this);
         drop(opened.session);
-        check_held(&home, &store);
+        check_held(&home, &store, this);
         drop(opened.writer);
         store.open(&"demo".into(), NOW).unwrap();
     }
@@ -59,7 +67,7 @@ fn the_creator_of_a_session_is_its_writer() {
         let store = home.store(container);
         let mut writer = store.create(&header("demo")).unwrap();
         writer.append(&events(2)).unwrap();
-        check_held(&home, &store);
+        check_held(&home, &store, std::process::id());
         drop(writer);
         store.open(&"demo".into(), NOW).unwrap();
     }
@@ -75,7 +83,7 @@ fn a_second_writer_in_another_process_is_refused_until_the_first_ends_or_is_kill
             }
             let holder = Holder::start(job, &home.root(), container);
             let store = home.store(container);
-            check_held(&home, &store);
+            check_held(&home, &store, holder.id());
             holder.kill();
             let opened = store.open(&"demo".into(), NOW + 1).unwrap();
             let rows = texts(opened.session.log().events());
@@ -84,7 +92,7 @@ fn a_second_writer_in_another_process_is_refused_until_the_first_ends_or_is_kill
             drop(opened);
 
             let holder = Holder::start("hold", &home.root(), container);
-            check_held(&home, &store);
+            check_held(&home, &store, holder.id());
             holder.finish();
             store.open(&"demo".into(), NOW).unwrap();
         }
@@ -156,6 +164,149 @@ fn a_reader_leaves_no_trace_and_waits_for_nobody() {
             texts(writer.session.log().events())
         );
     }
+}
+
+/// A disk whose file system has no locks, and says so in its own way.
+#[derive(Debug)]
+struct NoLocks(io::ErrorKind);
+
+impl Disk for NoLocks {
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        RealDisk.open_log(path)
+    }
+
+    fn try_lock(&self, _: &File) -> Result<(), TryLockError> {
+        Err(TryLockError::Error(self.0.into()))
+    }
+}
+
+/// As [`NoLocks`], with the number that the system gives if all its locks are in use.
+#[derive(Debug)]
+struct NoLocksLeft;
+
+impl Disk for NoLocksLeft {
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        RealDisk.open_log(path)
+    }
+
+    fn try_lock(&self, _: &File) -> Result<(), TryLockError> {
+        Err(TryLockError::Error(io::Error::from_raw_os_error(37)))
+    }
+}
+
+fn without_locks() -> [Arc<dyn Disk>; 3] {
+    [
+        Arc::new(NoLocks(io::ErrorKind::Unsupported)),
+        Arc::new(NoLocks(io::ErrorKind::InvalidInput)),
+        Arc::new(NoLocksLeft),
+    ]
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
+    result.unwrap_err().code()
+}
+
+#[test]
+fn without_locks_nothing_is_written_and_nothing_is_left_behind() {
+    for disk in without_locks() {
+        let home = Home::new();
+        let store = JsonlStore::on(home.root(), Container::Raw, disk);
+        let mut writer = store.create(&header("new")).unwrap();
+        assert_eq!(code(writer.append(&events(2))), "LOCKS_UNSUPPORTED");
+        assert_eq!(home.tree().into_keys().collect::<Vec<_>>(), [""; 0]);
+
+        put(&home, Container::Raw);
+        let before = home.tree();
+        let refused = store.open(&"demo".into(), NOW).unwrap_err();
+        let text = home.shorten(&refused.to_string());
+        let lock = "<root>/--work-demo--/demo/session.lock";
+        assert!(
+            text.starts_with(&format!(
+                "the file system of `{lock}` does not support locks (flock): "
+            )),
+            "{text}"
+        );
+        assert!(refused.hint().unwrap().ends_with("say --unsafe-no-lock"));
+        assert_eq!(code(store.delete(&"demo".into(), NOW)), "LOCKS_UNSUPPORTED");
+        assert_eq!(code(writer.append(&events(2))), "LOCKS_UNSUPPORTED");
+        store.read(&"demo".into()).unwrap();
+        assert_eq!(home.tree(), before);
+    }
+}
+
+#[test]
+fn whoever_answers_for_it_writes_without_locks_but_never_twice_in_one_process() {
+    for disk in without_locks() {
+        let home = Home::new();
+        let store = || {
+            JsonlStore::on(home.root(), Container::Raw, Arc::clone(&disk))
+                .with_locking(Locking::UnsafeNone)
+        };
+        let mut writer = store().create(&header("demo")).unwrap();
+        writer.append(&events(2)).unwrap();
+        assert_eq!(
+            code(store().open(&"demo".into(), NOW)),
+            "SESSION_ALREADY_OWNED"
+        );
+        assert_eq!(
+            code(store().delete(&"demo".into(), NOW)),
+            "SESSION_ALREADY_OWNED"
+        );
+        drop(writer);
+        drop(store().open(&"demo".into(), NOW).unwrap());
+        store().delete(&"demo".into(), NOW).unwrap();
+    }
+}
+
+#[test]
+fn where_there_are_locks_nobody_can_ask_to_pass_them_over() {
+    let home = Home::new();
+    put(&home, Container::Raw);
+    let holder = Holder::start("hold", &home.root(), Container::Raw);
+    let store = home.store(Container::Raw).with_locking(Locking::UnsafeNone);
+    check_held(&home, &store, holder.id());
+    holder.kill();
+}
+
+#[test]
+fn two_handles_on_the_lock_exclude_each_other_in_one_process() {
+    // What the store relies on, without the store: the lock belongs to the open file, not to the process.
+    let home = Home::new();
+    let path = home.put("lock", "");
+    let (one, other) = (File::open(&path).unwrap(), File::open(&path).unwrap());
+    RealDisk.try_lock(&one).unwrap();
+    assert!(matches!(
+        RealDisk.try_lock(&other),
+        Err(TryLockError::WouldBlock)
+    ));
+    drop(one);
+    RealDisk.try_lock(&other).unwrap();
+}
+
+#[test]
+fn whoever_has_the_lock_without_being_known_is_called_somebody_elsewhere() {
+    let home = Home::new();
+    put(&home, Container::Raw);
+    #[derive(Debug)]
+    struct Taken;
+    impl Disk for Taken {
+        fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+            RealDisk.open_log(path)
+        }
+        fn try_lock(&self, _: &File) -> Result<(), TryLockError> {
+            Err(TryLockError::WouldBlock)
+        }
+    }
+    let store = JsonlStore::on(home.root(), Container::Raw, Arc::new(Taken));
+    let refused = store.open(&"demo".into(), NOW).unwrap_err();
+    assert!(matches!(
+        refused,
+        StoreError::AlreadyOwned { holder: None, .. }
+    ));
+    assert_eq!(
+        home.shorten(&refused.to_string()),
+        "session `demo` is open for writing elsewhere (`<root>/--work-demo--/demo/session.lock` is locked)"
+    );
 }
 
 #[test]

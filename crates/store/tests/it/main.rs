@@ -8,7 +8,9 @@
 
 mod bad_input;
 mod behind;
+mod blobs;
 mod child;
+mod collect;
 mod conformance;
 mod crash;
 mod dsh_home;
@@ -32,12 +34,15 @@ mod many;
 mod migration_crash;
 mod older;
 mod processes;
+mod pruned;
 mod rollback;
 mod salvaged;
 mod simulated;
 mod support;
 mod torn;
 mod torture;
+mod trash;
 mod unread;
 mod unwritable;
+mod usage;
 mod writing;

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use offshoot_format::{Container, decode_as};
-use offshoot_store::{JsonlStore, Persistence as _, convert};
+use offshoot_store::{JsonlStore, Locking, Persistence as _, convert};
 
 use crate::child;
 use crate::faulty::{Fault, FaultyDisk};
@@ -70,7 +70,9 @@ fn undisturbed(case: &Case) -> Undisturbed {
     let store = store(&home, case, disk.clone());
     let read = store.read(&"demo".into()).unwrap();
     let elsewhere = home.root().join("elsewhere");
-    let draft = convert(&read.path, Some(&elsewhere)).unwrap().path;
+    let draft = convert(&read.path, Some(&elsewhere), Locking::Flock)
+        .unwrap()
+        .path;
     let opened = store.open(&"demo".into(), NOW).unwrap();
     Undisturbed {
         seen: texts(read.stored.log.events()),
