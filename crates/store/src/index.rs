@@ -19,6 +19,7 @@ use offshoot_format::RunningDigest;
 
 use crate::disk::{Disk, create_dirs, create_temporary, parent};
 use crate::read::whole;
+use crate::threads::in_threads;
 
 pub(crate) use row::{Directory, Log, Row, checksum};
 
@@ -121,14 +122,15 @@ impl Index {
             };
         };
         let lines = lines.split(|byte| *byte == b'\n');
-        let mut rows = Rows::default();
-        let mut count = 0;
-        for line in lines.filter(|line| !line.is_empty()) {
-            count += 1;
-            if let Some((key, row)) = Row::read(line) {
-                rows.insert(key, Arc::new(row));
-            }
-        }
+        let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+        let count = lines.len();
+        let mut rows = Rows::with_capacity(count);
+        // In their order: the last one of a session counts.
+        let read = in_threads(lines, |line| {
+            let (key, row) = Row::read(line)?;
+            Some((key, Arc::new(row)))
+        });
+        rows.extend(read.into_iter().flatten());
         State {
             rows: Arc::new(rows),
             lines: Some(count),

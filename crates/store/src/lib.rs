@@ -64,6 +64,7 @@ mod summary;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod threads;
 mod trash;
 mod tree;
 mod usage;

@@ -22,9 +22,9 @@ pub(crate) fn run() {
         dir.path().join("warm"),
         dir.path().join("cold"),
     );
-    put_many(&root, 0..SESSIONS);
+    put_many(&root, Container::Zstd, 0..SESSIONS);
     let store = || JsonlStore::new(&root, Container::Zstd);
-    let changing = root.join(place(7));
+    let changing = root.join(place(7, Container::Zstd));
     let read = || {
         let all = Query {
             limit: None,

@@ -419,7 +419,7 @@ fn a_cache_that_cannot_be_written_is_no_error_at_any_step() {
 #[test]
 fn processes_that_share_a_cache_lose_rows_at_most() {
     let bench = Bench::new();
-    put_many(&bench.home.root(), 0..40);
+    put_many(&bench.home.root(), Container::Raw, 0..40);
     std::thread::scope(|scope| {
         for n in 0..6 {
             let bench = &bench;
@@ -559,7 +559,7 @@ fn times(home: &Home) -> BTreeMap<String, (SystemTime, i64, i64)> {
 #[test]
 fn threads_that_list_with_one_store_see_the_same() {
     let bench = Bench::new();
-    put_many(&bench.home.root(), 0..60);
+    put_many(&bench.home.root(), Container::Raw, 0..60);
     let store = Arc::new(bench.store());
     std::thread::scope(|scope| {
         for _ in 0..4 {

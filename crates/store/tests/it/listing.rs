@@ -175,7 +175,7 @@ fn what_is_no_cursor_is_refused_by_name() {
 #[test]
 fn ten_thousand_sessions_page_completely_while_others_are_added() {
     let home = Home::new();
-    put_many(&home.root(), 0..10_000);
+    put_many(&home.root(), Container::Raw, 0..10_000);
     let cache = tempfile::tempdir().unwrap();
     let store = home.store(Container::Zstd).with_cache(cache.path());
     let mut seen: Vec<String> = Vec::new();
@@ -191,7 +191,7 @@ fn ten_thousand_sessions_page_completely_while_others_are_added() {
             break;
         }
         query.cursor = page.next;
-        put_many(&home.root(), added..added + 20);
+        put_many(&home.root(), Container::Raw, added..added + 20);
         added += 20;
     }
     seen.sort();
@@ -506,7 +506,7 @@ fn filters_choose_by_place_parent_text_and_status() {
 #[test]
 fn text_is_looked_for_in_titles_too_once_they_are_read() {
     let home = Home::new();
-    put_many(&home.root(), 0..3);
+    put_many(&home.root(), Container::Raw, 0..3);
     let store = home.store(Container::Zstd);
     let query = Query {
         text: Some("A Small".into()),

@@ -15,22 +15,30 @@ pub(crate) fn id(n: usize) -> String {
 }
 
 /// The n-th session's file, below the root.
-pub(crate) fn place(n: usize) -> String {
+pub(crate) fn place(n: usize, container: Container) -> String {
     let project = n % PROJECTS;
-    format!("--srv-project-{project}--/{}/session.v4.jsonl.zstd", id(n))
+    let name = match container {
+        Container::Raw => "session.v4.jsonl",
+        Container::Zstd => "session.v4.jsonl.zstd",
+    };
+    format!("--srv-project-{project}--/{}/{name}", id(n))
 }
 
 /// Writes the sessions of these numbers: one turn each.
-pub(crate) fn put_many(root: &Path, numbers: impl IntoIterator<Item = usize>) {
-    let body = body();
+pub(crate) fn put_many(
+    root: &Path,
+    container: Container,
+    numbers: impl IntoIterator<Item = usize>,
+) {
+    let body = body(container);
     for n in numbers {
         let header = SessionHeader {
             cwd: Some(format!("/srv/project-{}", n % PROJECTS)),
             ..SessionHeader::new(id(n).as_str().into(), 1_000)
         };
-        let mut bytes = Container::Zstd.header(&header).unwrap();
+        let mut bytes = container.header(&header).unwrap();
         bytes.extend(&body);
-        let path = root.join(place(n));
+        let path = root.join(place(n, container));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         #[expect(
             clippy::disallowed_methods,
@@ -41,11 +49,11 @@ pub(crate) fn put_many(root: &Path, numbers: impl IntoIterator<Item = usize>) {
 }
 
 /// A turn with two tool calls, and a title.
-fn body() -> Vec<u8> {
+fn body(container: Container) -> Vec<u8> {
     let title = r#"{"type":"session/title","seq":16,"time":140,"data":{"title":"A small one","messageSeqs":[3],"source":{"kind":"fallback"}}}"#;
     let rows = include_str!("../../src/testing/two_calls.jsonl")
         .lines()
         .chain([title]);
     let events: Vec<Event> = rows.map(|row| Event::from_row(row).unwrap()).collect();
-    Container::Zstd.batch(&events)
+    container.batch(&events)
 }
