@@ -64,9 +64,10 @@ pub struct TurnReport {
 /// An agent: a driver over one live session.
 pub struct Agent {
     pub(crate) session: LiveSession,
-    /// Takes the session out of the store when the agent goes.
-    _live: Live,
+    /// Ahead of `live`: a session is live for as long as its file lags behind.
     pub(crate) recorder: Recorder,
+    /// Takes the session out of the store when the agent goes.
+    live: Live,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: ToolRegistry,
     pub(crate) config: AgentConfig,
@@ -136,8 +137,8 @@ impl Agent {
         let generation = session.log().surface().content_generation();
         Self {
             session,
-            _live: live,
             recorder,
+            live,
             model,
             tools,
             config,
@@ -367,6 +368,16 @@ pub(crate) fn check(cancel: &Cancel) -> Result<(), StepFailure> {
 fn aborted(cancel: &Cancel) -> TurnEndReason {
     let reason = cancel.cause().unwrap_or(CancelCause::User);
     TurnEndReason::Aborted { reason }
+}
+
+impl Drop for Agent {
+    /// Stores what is queued, and leaves word of it. What cannot be stored is tried once more, and told, when the recorder
+    /// goes.
+    fn drop(&mut self) {
+        if !self.session.log().is_empty() && self.recorder.flush_blocking().is_ok() {
+            self.live.note(&self.recorder.shareable());
+        }
+    }
 }
 
 impl std::fmt::Debug for Agent {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use offshoot_model::{Chunk, StreamRecord};
 use offshoot_session::{Event, SessionObserver};
 use offshoot_store::{
-    AttemptStart, Inlet, SessionWriter, StoreError, Unstored, WriteBehind, WriteListener,
+    AttemptStart, Inlet, Prefix, SessionWriter, StoreError, Unstored, WriteBehind, WriteListener,
     WriterThread,
 };
 use tokio::sync::oneshot;
@@ -71,6 +71,11 @@ impl Recorder {
 
     pub(crate) fn flush_blocking(&self) -> Result<(), AgentError> {
         Ok(self.behind.flush().wait()?)
+    }
+
+    /// What a fork can share of what is durable.
+    pub(crate) fn shareable(&self) -> Prefix {
+        self.behind.shareable()
     }
 
     pub(crate) fn begin_attempt(&self, start: AttemptStart) {

@@ -5,16 +5,17 @@
 use std::sync::Arc;
 
 use offshoot_session::{
-    ForkError, ForkSeed, LiveSession, Seq, SessionHeader, SessionId, SessionStore, build_fork_seed,
+    EventLog, ForkError, ForkSeed, LiveSession, Seq, SessionHeader, SessionId, SessionStore,
+    build_fork_seed,
 };
 use offshoot_store::{
     Page, Persistence, Prefix, Query, ReadSession, Repair, SessionWriter, StoreError, StoredFork,
     WriterThread,
 };
 
-use crate::AgentError;
 use crate::env::Env;
 use crate::recorder::{Recording, UnstoredListener};
+use crate::{Agent, AgentError};
 
 /// A live session with its writer: what an agent is put on.
 ///
@@ -31,7 +32,15 @@ pub struct Attached {
 #[derive(Debug)]
 pub(crate) struct Live {
     store: Arc<SessionStore>,
+    persistence: Arc<dyn Persistence>,
     pub(crate) session: LiveSession,
+}
+
+impl Live {
+    /// Leaves word of what is stored, for lists and forks to come. Everything is, and the writer is there.
+    pub(crate) fn note(&self, shareable: &Prefix) {
+        self.persistence.note(&self.session.lock(), shareable);
+    }
 }
 
 impl Drop for Live {
@@ -168,17 +177,48 @@ impl SessionService {
         child: Option<SessionId>,
     ) -> Result<Fork, AgentError> {
         let stored = &source.stored;
-        let Some(cut) = at.or_else(|| stored.log.latest_completed_boundary()) else {
-            return Err(ForkError::ForkUnavailable(stored.header.id.clone()).into());
+        self.cut(&stored.header, &stored.log, &source.shareable, at, child)
+    }
+
+    /// Prepares a fork of a session that an agent of this process has open, at any event of it as it is now. What the cut
+    /// inherits is made durable first, so that the fork can share it; the agent may go on meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::prepare_fork`]; storage that failed.
+    pub async fn prepare_fork_of(
+        &self,
+        source: &Agent,
+        at: Option<Seq>,
+        child: Option<SessionId>,
+    ) -> Result<Fork, AgentError> {
+        let (header, log) = {
+            let session = source.session().lock();
+            (session.header().clone(), session.log().clone())
         };
-        let seed = build_fork_seed(&stored.log, cut)?;
+        source.recorder.flush().await?;
+        let shareable = source.recorder.shareable();
+        self.cut(&header, &log, &shareable, at, child)
+    }
+
+    fn cut(
+        &self,
+        header: &SessionHeader,
+        log: &EventLog,
+        shareable: &Prefix,
+        at: Option<Seq>,
+        child: Option<SessionId>,
+    ) -> Result<Fork, AgentError> {
+        let Some(cut) = at.or_else(|| log.latest_completed_boundary()) else {
+            return Err(ForkError::ForkUnavailable(header.id.clone()).into());
+        };
+        let seed = build_fork_seed(log, cut)?;
         let child = child.unwrap_or_else(|| self.fresh_id());
         let created_at = u64::try_from(self.env.now()).unwrap_or(0);
         Ok(Fork {
-            header: stored.header.forked(child, created_at),
+            header: header.forked(child, created_at),
             cut,
             seed,
-            shareable: source.shareable.cut(cut.after()),
+            shareable: shareable.cut(cut.after()),
         })
     }
 
@@ -210,6 +250,7 @@ impl SessionService {
         let writer = self
             .persistence
             .fork(&fork.header, &fork.seed, &fork.shareable)?;
+        live.note(&writer.shareable());
         Ok(Attached {
             live,
             writer,
@@ -228,6 +269,7 @@ impl SessionService {
     fn keep(&self, session: LiveSession) -> Live {
         Live {
             store: Arc::clone(&self.live),
+            persistence: Arc::clone(&self.persistence),
             session,
         }
     }

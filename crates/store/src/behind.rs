@@ -26,9 +26,9 @@ use offshoot_session::Event;
 pub use clock::Clock;
 pub use completion::{Completion, Stored};
 
-use crate::StoreError;
 use crate::journal::AttemptStart;
 use crate::persistence::SessionWriter;
+use crate::{Prefix, StoreError};
 use clock::SystemClock;
 use thread::{Key, Shared};
 
@@ -157,6 +157,12 @@ impl WriteBehind {
     #[must_use = "only the completion says whether anything is stored"]
     pub fn flush(&self) -> Completion {
         self.0.shared.flush(self.0.key)
+    }
+
+    /// What a fork of the session can share of what is durable: all of it right behind a flush. Does not wait.
+    #[must_use]
+    pub fn shareable(&self) -> Prefix {
+        self.0.shared.shareable(self.0.key)
     }
 
     /// Writes everything, trying a batch that fails a second time, and gives up the writer, and with it the session's

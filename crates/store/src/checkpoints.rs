@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offshoot_format::{
-    Base, Container, FrameScan, RunningDigest, StoredHeader, StoredSession, encode_header,
-    read_rows, scan_frame,
+    Base, Container, FrameScan, RunningDigest, StoredHeader, encode_header, read_rows, scan_frame,
 };
-use offshoot_session::{Event, LogOffset, OpenTail, Seq, SessionHeader, SessionId, fork_closers};
+use offshoot_session::{
+    Event, EventLog, LogOffset, OpenTail, Seq, SessionHeader, SessionId, fork_closers,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Disk, create_dirs, create_temporary, parent};
@@ -91,16 +92,15 @@ pub(crate) fn path_in(cache: &Path, id: &SessionId) -> PathBuf {
 }
 
 impl Checkpoints {
-    /// Those of a session that was just read; `None` for one that has none, or needs none. `frames` are all its sound
-    /// frames.
+    /// Those of a session that is known whole, with nothing torn at its end; `None` for one that has none, or needs none.
+    /// `frames` are all its frames.
     pub(crate) fn of(
         dir: &Path,
         revision: Revision,
-        stored: &StoredSession,
+        (header, log): (&SessionHeader, &EventLog),
         frames: &Prefix,
     ) -> Option<Self> {
-        let log = &stored.log;
-        let whole = stored.tail.is_none() && frames.events() == log.end();
+        let whole = frames.events() == log.end();
         let size: u64 = frames.files().map(|(_, base)| base.bytes).sum();
         if !whole || size < WORTH_IT || log.findings().next().is_some() {
             return None;
@@ -123,7 +123,7 @@ impl Checkpoints {
             stored: Stored {
                 version: VERSION,
                 revision: revision.to_string(),
-                header: encode_header(&stored.header).ok()?,
+                header: encode_header(header).ok()?,
                 end: log.end(),
                 completed: log.latest_completed_boundary(),
                 files: files.collect(),

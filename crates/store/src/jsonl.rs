@@ -7,7 +7,9 @@ use std::sync::Arc;
 use offshoot_format::{
     CURRENT_VERSION, ChildEvidence, Container, FormatError, Status, StoredSession,
 };
-use offshoot_session::{ForkSeed, MAX_SAFE_INTEGER, SeedError, Seq, SessionHeader, SessionId};
+use offshoot_session::{
+    EventLog, ForkSeed, MAX_SAFE_INTEGER, SeedError, Seq, Session, SessionHeader, SessionId,
+};
 
 use crate::blobs::Blobs;
 use crate::checkpoints::{Checkpoints, Cut, path_in, stands_alone};
@@ -217,7 +219,9 @@ impl JsonlStore {
     ) -> Result<ReadSession, StoreError> {
         let mut stored = self.admit(id, &found, bytes)?;
         let frames = bytes.frames(&stored, &found.place.path, FileId::of(meta));
-        self.remember(id, &found, meta, &stored, &frames);
+        if stored.tail.is_none() {
+            self.remember(id, &found, meta, (&stored.header, &stored.log), &frames);
+        }
         let outcome = journal.map(|journal| self.judge(journal, &found, &stored, bytes));
         stored = bytes.in_own_file(stored);
         let shareable = match stored.tail {
@@ -301,7 +305,7 @@ impl JsonlStore {
         id: &SessionId,
         found: &Found,
         meta: &Metadata,
-        stored: &StoredSession,
+        (header, log): (&SessionHeader, &EventLog),
         frames: &Prefix,
     ) {
         let Some(index) = &self.index else {
@@ -312,7 +316,7 @@ impl JsonlStore {
         if Checkpoints::load(&path, dir, revision).is_some() {
             return;
         }
-        if let Some(checkpoints) = Checkpoints::of(dir, revision, stored, frames) {
+        if let Some(checkpoints) = Checkpoints::of(dir, revision, (header, log), frames) {
             checkpoints.save(&*self.disk, &path);
         }
     }
@@ -529,7 +533,24 @@ impl Persistence for JsonlStore {
 
     fn note_summary(&self, id: &SessionId, summary: &Summary) {
         // What is not noted is read when it is listed.
-        let _noted = self.note(id, summary);
+        let _noted = self.note_body(id, summary);
+    }
+
+    fn note(&self, session: &Session, shareable: &Prefix) {
+        let id = &session.header().id;
+        self.note_summary(id, &Summary::of_session(session));
+        let Ok(found) = self.tree.find(id) else {
+            return;
+        };
+        if let Ok(meta) = fs::metadata(&found.place.path) {
+            self.remember(
+                id,
+                &found,
+                &meta,
+                (session.header(), session.log()),
+                shareable,
+            );
+        }
     }
 }
 

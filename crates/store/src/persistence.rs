@@ -121,6 +121,13 @@ pub trait Persistence: Send + Sync + fmt::Debug {
     fn note_summary(&self, id: &SessionId, summary: &Summary) {
         let _nothing_to_remember = (id, summary);
     }
+
+    /// Takes note of everything that is worth knowing of a session which is open for writing, so that the next list or fork
+    /// need not read it. To be called while its writer is there and everything is stored; `shareable` is the writer's.
+    fn note(&self, session: &Session, shareable: &Prefix) {
+        let _for_the_checkpoints_of_files = shareable;
+        self.note_summary(&session.header().id, &Summary::of_session(session));
+    }
 }
 
 /// Goes over the rows whose body is not known, the last changed one first, until `budget` bytes were read. `read` gives the

@@ -145,7 +145,7 @@ impl JsonlStore {
 
     /// See [`crate::Persistence::note_summary`]. The writer is there, so nobody else changes the file, and nobody has to
     /// wait until a change would show.
-    pub(crate) fn note(&self, id: &SessionId, summary: &Summary) -> Option<()> {
+    pub(crate) fn note_body(&self, id: &SessionId, summary: &Summary) -> Option<()> {
         let index = self.index.as_ref()?;
         let found = self.tree.find(id).ok()?;
         let dir = &found.place.dir;

@@ -1,10 +1,12 @@
 //! What the service does with sessions.
 
 use std::fs;
+use std::sync::Arc;
 
-use offshoot_agent::{AgentError, Cancel};
+use offshoot_agent::{AgentError, Cancel, SessionService};
+use offshoot_format::Container;
 use offshoot_session::{EventDraft, EventKind, EventLog, LogOffset, Seq, SessionHeader, SessionId};
-use offshoot_store::{Persistence as _, StoreError};
+use offshoot_store::{HOME_MARKER, JsonlStore, Persistence as _, StoreError};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, ask, script};
@@ -219,4 +221,39 @@ async fn a_fork_with_a_taken_id_changes_nothing() {
     let refused = bench.service.store_fork(&fork).unwrap_err();
     assert_eq!(refused.code(), "SESSION_ALREADY_EXISTS");
     assert_eq!(bench.bytes(&id), before);
+}
+
+#[tokio::test]
+async fn an_agents_session_is_forked_as_it_is_now_and_shares_what_that_makes_durable() {
+    let bench = Bench::new();
+    let home = tempfile::tempdir().unwrap();
+    fs::File::create_new(home.path().join(HOME_MARKER)).unwrap();
+    let store = JsonlStore::new(home.path().join("sessions"), Container::Zstd);
+    let service = SessionService::new(Arc::new(store.clone()), bench.env.clone());
+    let mut agent = bench.agent(service.create(None).unwrap(), script(vec![says("One.")]));
+    ask(&mut agent, "First.").await;
+    // It waits in the queue of the writer, and in that of the agent.
+    agent.submit("Second.").unwrap();
+    let log = agent.session().log();
+    let last = log.end().last();
+
+    let fork = service.prepare_fork_of(&agent, last, None).await.unwrap();
+    let child = fork.header.id.clone();
+    drop(service.store_fork(&fork).unwrap());
+    let file = store.locate(&child).unwrap();
+    assert_eq!(file.file_name().unwrap(), "branch.o1.jsonl.zstd");
+    let texts = |log: &EventLog| -> Vec<String> {
+        let events = log.events();
+        events.map(|event| event.text().to_owned()).collect()
+    };
+    let inherited = store.read(&child).unwrap().stored.log;
+    assert_eq!(texts(&inherited), texts(fork.seed.log()));
+    assert_eq!(texts(&inherited.prefix(log.end())), texts(&log));
+
+    // By default the cut is the last completed turn, and the agent goes on as if nothing had been.
+    let fork = service.prepare_fork_of(&agent, None, None).await.unwrap();
+    assert_eq!(Some(fork.cut), log.latest_completed_boundary());
+    let beyond = service.prepare_fork_of(&agent, Some(log.end().seq()), None);
+    assert_eq!(beyond.await.unwrap_err().code(), "INVALID_BOUNDARY");
+    assert_eq!(texts(&agent.session().log()), texts(&log));
 }

@@ -11,9 +11,9 @@ use offshoot_session::Event;
 
 use super::queue::{Queue, Write};
 use super::{Clock, Closed, Completion, Stored, Unstored, WriteListener};
-use crate::StoreError;
 use crate::journal::AttemptStart;
 use crate::persistence::SessionWriter;
+use crate::{Prefix, StoreError};
 
 /// Names an attached session.
 pub(super) type Key = u64;
@@ -38,6 +38,8 @@ struct Slot {
     queue: Queue,
     /// Not here while a batch is being written, and after closing.
     writer: Option<Box<dyn SessionWriter>>,
+    /// What a fork could share when the writer was last here.
+    shareable: Prefix,
     listener: Arc<dyn WriteListener>,
     life: Life,
     /// The journal of the attempt that is coming in could not be written: it has a gap.
@@ -100,6 +102,7 @@ impl Shared {
         state.next_key += 1;
         let slot = Slot {
             queue: Queue::default(),
+            shareable: writer.shareable(),
             writer: Some(writer),
             listener,
             life: Life::Open,
@@ -108,6 +111,13 @@ impl Shared {
         };
         state.slots.insert(key, slot);
         key
+    }
+
+    /// What a fork of the session can share of what is durable.
+    pub(super) fn shareable(&self, key: Key) -> Prefix {
+        let state = self.lock();
+        let slot = state.slots.get(&key);
+        slot.map(|slot| slot.shareable.clone()).unwrap_or_default()
     }
 
     pub(super) fn look(&self) {
@@ -297,6 +307,7 @@ impl State {
             .slots
             .get_mut(&done.key)
             .expect("BUG: a session is attached while it is written");
+        slot.shareable = done.writer.shareable();
         slot.writer = Some(done.writer);
         slot.stream_lost = done.stream_lost;
         let stored = match done.failed {
