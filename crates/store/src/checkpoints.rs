@@ -22,7 +22,8 @@ use offshoot_session::{
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Disk, create_dirs, create_temporary, parent};
-use crate::prefix::{FileId, Prefix};
+use crate::inode::Inode;
+use crate::prefix::Prefix;
 use crate::{Revision, StoreError, read};
 
 /// To be changed whenever the file is not what it was.
@@ -47,7 +48,7 @@ struct Stored {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredFile {
     name: String,
-    id: (u64, u64),
+    id: Option<Inode>,
     header: u64,
 }
 
@@ -107,7 +108,7 @@ impl Checkpoints {
         }
         let files = frames.files().map(|(file, _)| StoredFile {
             name: name_of(&file.path),
-            id: file.id.parts(),
+            id: file.id,
             header: file.header,
         });
         let points = frames.every(DISTANCE).map(|(file, base)| Checkpoint {
@@ -185,7 +186,7 @@ impl Checkpoints {
         let end = self.stored.points.get(ahead)?;
         let path = self.dir.join(&self.stored.files[end.file].name);
         let (bytes, meta) = read::range(&path, start.bytes, end.bytes).ok()?;
-        if FileId::of(&meta).parts() != self.stored.files[end.file].id {
+        if Inode::of(&meta) != self.stored.files[end.file].id {
             return None;
         }
         let piece = Piece::read(&bytes, &start, cut, &mut shared)?;
@@ -223,7 +224,7 @@ impl Checkpoints {
         };
         for (index, file) in self.stored.files.iter().enumerate().take(next + 1) {
             let path = self.dir.join(&file.name);
-            shared.begin_file(&path, FileId::from_parts(file.id), file.header);
+            shared.begin_file(&path, file.id, file.header);
             start.bytes = file.header;
             let Some(last) = points.iter().rfind(|point| point.file == index) else {
                 continue;

@@ -1,10 +1,15 @@
 //! One file that has all of a session: what other tools read, and what can be carried elsewhere.
+//!
+//! Images and spilled output are not in it, as they are in no session file: those that the session names are put into a
+//! directory beside it, under the names that they have in the home.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use offshoot_format::{Container, FormatError, StoredSession, decode_as};
 use offshoot_session::{LogOffset, SessionId};
 
+use crate::blobs::{BlobId, Blobs};
 use crate::disk::{PublishError, RealDisk, create_dirs, parent, publish};
 use crate::logbytes::LogBytes;
 use crate::{JsonlStore, StoreError};
@@ -20,21 +25,41 @@ pub struct Exported {
     pub events: LogOffset,
     /// Bytes of an unfinished record at the end of the source, which are left out.
     pub torn_bytes: u64,
+    /// Where the blobs are that the session names, if there are any.
+    pub blobs: Option<PathBuf>,
+    /// Blobs that the session names and nobody has.
+    pub missing: Vec<BlobId>,
 }
 
 impl JsonlStore {
     /// Writes a session of this store as one self-contained file of the current format: raw lines, or compressed if the name
-    /// ends in `.zstd`. The session is only read. Missing directories are created; a file that is there is never replaced.
+    /// ends in `.zstd`. What was coming in of an answer when the process ended is in it. The blobs that the session names
+    /// go into `<to>.blobs/`. `now` is in ms since the epoch.
+    ///
+    /// The session is only read. Missing directories are created; a file that is there is never replaced.
     ///
     /// # Errors
-    /// A session that cannot be read; a file that is there already, or cannot be written. Then there is no new file.
-    pub fn export(&self, id: &SessionId, to: &Path) -> Result<Exported, StoreError> {
-        let (log, stored) = self.load(id)?;
-        write(&log, &stored, to)
+    /// A session or a blob that cannot be read; a file that is there already, or cannot be written. Then there is no new
+    /// file.
+    pub fn export(&self, id: &SessionId, to: &Path, now: i64) -> Result<Exported, StoreError> {
+        let (log, read) = self.load(id)?;
+        let unstored = u64::from(read.settled.is_some());
+        let source = Source {
+            log: &log,
+            stored: &read.stored,
+            unstored,
+        };
+        let bytes = source.encode_for(to)?;
+        let (blobs, missing) = copy_blobs(&self.blobs(), &read.stored, to, now)?;
+        Ok(Exported {
+            blobs,
+            missing,
+            ..source.publish(to, &bytes)?
+        })
     }
 }
 
-/// [`JsonlStore::export`] for a session file anywhere.
+/// [`JsonlStore::export`] for a session file anywhere, whose blobs are nobody knows where.
 ///
 /// # Errors
 /// As there.
@@ -46,62 +71,128 @@ pub fn export_file(file: &Path, to: &Path) -> Result<Exported, StoreError> {
         path: file.to_owned(),
         source: log.error_in_own_file(source),
     })?;
-    write(&log, &stored, to)
-}
-
-fn write(log: &LogBytes, stored: &StoredSession, to: &Path) -> Result<Exported, StoreError> {
-    let container = match to.extension().is_some_and(|end| end == "zstd") {
-        true => Container::Zstd,
-        false => Container::Raw,
+    let stored = log.in_own_file(stored);
+    let source = Source {
+        log: &log,
+        stored: &stored,
+        unstored: 0,
     };
-    let bytes = encode(log, stored, container).map_err(|source| StoreError::Format {
-        path: to.to_owned(),
-        source,
-    })?;
-    create_dirs(&RealDisk, parent(to))?;
-    publish(&RealDisk, to, &bytes).map_err(|error| match error {
-        PublishError::Taken => StoreError::FileExists {
-            path: to.to_owned(),
-        },
-        PublishError::Failed(error) => StoreError::io("create", to)(error),
-        PublishError::Unknown { failed, undo } => StoreError::Poisoned {
-            path: to.to_owned(),
-            append: failed.to_string(),
-            rollback: undo.to_string(),
-        },
-    })?;
+    let bytes = source.encode_for(to)?;
+    let missing: BTreeSet<BlobId> = named(&stored).collect();
     Ok(Exported {
-        path: to.to_owned(),
-        bytes: bytes.len() as u64,
-        events: stored.log.end(),
-        torn_bytes: stored.tail.as_ref().map_or(0, |tail| tail.bytes),
+        missing: missing.into_iter().collect(),
+        ..source.publish(to, &bytes)?
     })
 }
 
-/// Frames that are sound are taken as they are; what no whole frame holds is packed anew.
-fn encode(
-    log: &LogBytes,
-    stored: &StoredSession,
-    container: Container,
-) -> Result<Vec<u8>, FormatError> {
-    let (mut bytes, from) = match (container, stored.frames.first()) {
-        (Container::Zstd, Some(_)) => {
-            let tail = stored.tail.as_ref();
-            let end = tail.map_or(log.bytes().len() as u64, |tail| tail.keep);
-            let end = usize::try_from(end).expect("BUG: the bytes are in memory");
-            let recovered = tail.map_or(0, |tail| tail.recovered);
-            let from = LogOffset::new(stored.log.end().get() - recovered);
-            (log.bytes()[..end].to_vec(), from)
-        }
-        _ => (container.header(&stored.header)?, LogOffset::START),
-    };
-    let rest = stored.log.events_from(from).map(|event| &**event);
-    bytes.extend(container.batches(rest).flat_map(|(batch, _)| batch));
-    let again = decode_as(container, &bytes)?;
-    let same = again.header == stored.header && again.log.events().eq(stored.log.events());
-    if again.tail.is_some() || !same {
-        let reason = "what was written is not what was read".to_owned();
-        return Err(FormatError::Inconsistent { reason });
+/// What is exported.
+struct Source<'a> {
+    log: &'a LogBytes,
+    stored: &'a StoredSession,
+    /// How many of its last events are not in the file.
+    unstored: u64,
+}
+
+impl Source<'_> {
+    fn encode_for(&self, to: &Path) -> Result<Vec<u8>, StoreError> {
+        let container = match to.extension().is_some_and(|end| end == "zstd") {
+            true => Container::Zstd,
+            false => Container::Raw,
+        };
+        self.encode(container).map_err(|source| StoreError::Format {
+            path: to.to_owned(),
+            source,
+        })
     }
-    Ok(bytes)
+
+    /// Frames that are sound are taken as they are; what no whole frame holds is packed anew.
+    fn encode(&self, container: Container) -> Result<Vec<u8>, FormatError> {
+        let Self { stored, .. } = self;
+        let (mut bytes, from) = match (container, stored.frames.first()) {
+            (Container::Zstd, Some(_)) => self.sound_frames(),
+            _ => (container.header(&stored.header)?, LogOffset::START),
+        };
+        let rest = stored.log.events_from(from).map(|event| &**event);
+        bytes.extend(container.batches(rest).flat_map(|(batch, _)| batch));
+        let again = decode_as(container, &bytes)?;
+        let same = again.header == stored.header && again.log.events().eq(stored.log.events());
+        if again.tail.is_some() || !same {
+            let reason = "what was written is not what was read".to_owned();
+            return Err(FormatError::Inconsistent { reason });
+        }
+        Ok(bytes)
+    }
+
+    /// The beginning of the file, and how long the log is there.
+    fn sound_frames(&self) -> (Vec<u8>, LogOffset) {
+        let tail = self.stored.tail.as_ref();
+        let torn = tail.map_or(0, |tail| tail.bytes);
+        let end = self.log.bytes().len() - usize::try_from(torn).expect("BUG: it is in memory");
+        let behind = tail.map_or(0, |tail| tail.recovered) + self.unstored;
+        let from = LogOffset::new(self.stored.log.end().get() - behind);
+        (self.log.bytes()[..end].to_vec(), from)
+    }
+
+    fn publish(&self, to: &Path, bytes: &[u8]) -> Result<Exported, StoreError> {
+        create_dirs(&RealDisk, parent(to))?;
+        publish(&RealDisk, to, bytes).map_err(|error| match error {
+            PublishError::Taken => taken(to),
+            PublishError::Failed(error) => StoreError::io("create", to)(error),
+            PublishError::Unknown { failed, undo } => StoreError::Poisoned {
+                path: to.to_owned(),
+                append: failed.to_string(),
+                rollback: undo.to_string(),
+            },
+        })?;
+        Ok(Exported {
+            path: to.to_owned(),
+            bytes: bytes.len() as u64,
+            events: self.stored.log.end(),
+            torn_bytes: self.stored.tail.as_ref().map_or(0, |tail| tail.bytes),
+            blobs: None,
+            missing: Vec::new(),
+        })
+    }
+}
+
+fn taken(to: &Path) -> StoreError {
+    StoreError::FileExists {
+        path: to.to_owned(),
+    }
+}
+
+fn named(stored: &StoredSession) -> impl Iterator<Item = BlobId> + '_ {
+    let texts = stored.log.events().map(|event| event.text().as_bytes());
+    texts.flat_map(BlobId::references_in)
+}
+
+/// Puts the blobs that a session names beside the file that it goes into, ahead of that: whoever finds the file finds them.
+fn copy_blobs(
+    from: &Blobs,
+    stored: &StoredSession,
+    to: &Path,
+    now: i64,
+) -> Result<(Option<PathBuf>, Vec<BlobId>), StoreError> {
+    let named: BTreeSet<BlobId> = named(stored).collect();
+    if named.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    if to.exists() {
+        return Err(taken(to));
+    }
+    let mut dir = to.as_os_str().to_owned();
+    dir.push(".blobs");
+    let beside = Blobs::new(PathBuf::from(dir));
+    let mut missing = Vec::new();
+    for id in &named {
+        match from.get(id) {
+            Ok(bytes) => {
+                beside.put(&bytes, now)?;
+            }
+            Err(StoreError::BlobNotFound { .. }) => missing.push(*id),
+            Err(error) => return Err(error),
+        }
+    }
+    let any = missing.len() < named.len();
+    Ok((any.then(|| beside.dir().to_owned()), missing))
 }

@@ -17,9 +17,10 @@ use offshoot_session::{Event, ForkSeed, LogOffset, SessionHeader};
 
 use crate::checkpoints::Cut;
 use crate::disk::{Disk, parent};
+use crate::inode::Inode;
 use crate::layout::{Generation, LOCK_NAME};
 use crate::lock::Lock;
-use crate::prefix::{FileId, Prefix};
+use crate::prefix::Prefix;
 use crate::writer::{Beginning, Inherited, Unpublished, Writer};
 use crate::{JsonlStore, StoreError, read};
 
@@ -159,7 +160,7 @@ fn hold(disk: &dyn Disk, shared: &Prefix) -> Option<Lock> {
     let lock = Lock::share(&parent(&file.path).join(LOCK_NAME))?;
     let (bytes, meta) = read::range(&file.path, start, base.bytes).ok()?;
     let (end, _) = digest.push_all(Container::Zstd, &bytes);
-    let is_it = FileId::of(&meta) == file.id && end == bytes.len() && digest == base.digest;
+    let is_it = Inode::of(&meta) == file.id && end == bytes.len() && digest == base.digest;
     if !is_it || disk.sync_file(&file.path).is_err() {
         return None;
     }
@@ -174,7 +175,7 @@ fn copied(shared: &Prefix) -> Option<Vec<u8>> {
         let (bytes, meta) = read::beginning(&file.path, base.bytes).ok()?;
         let own = bytes.get(usize::try_from(file.header).ok()?..)?;
         let (end, count) = digest.push_all(Container::Zstd, own);
-        let is_it = FileId::of(&meta) == file.id && end == own.len() && count == base.frames;
+        let is_it = Inode::of(&meta) == file.id && end == own.len() && count == base.frames;
         if !is_it || digest != base.digest {
             return None;
         }

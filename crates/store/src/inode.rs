@@ -2,8 +2,10 @@
 
 use std::fs::Metadata;
 
+use serde::{Deserialize, Serialize};
+
 /// A file, whatever its names are. Two are equal if they are one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Inode {
     pub(crate) device: u64,
     pub(crate) number: u64,

@@ -17,13 +17,14 @@ use crate::disk::{Disk, RealDisk, parent, sync_way};
 use crate::fork::{store_cut, store_fork};
 use crate::generations::{encode, publish_current, remove_leftovers};
 use crate::index::Index;
+use crate::inode::Inode;
 use crate::journal::{self, Beside, Journal, Outcome, Settle};
 use crate::layout::{Generation, HOME_MARKER, LOCK_NAME, session_dir};
 use crate::listing::{Listed, Page, Query};
 use crate::lock::{Claims, Lock, Locking};
 use crate::logbytes::LogBytes;
 use crate::persistence::{OpenSession, Persistence, ReadSession, SessionWriter, StoredFork};
-use crate::prefix::{FileId, Prefix, Written};
+use crate::prefix::{Prefix, Written};
 use crate::read::{bytes_of, check_writable, decode, header_of, modified};
 use crate::repair::{Repaired, repair};
 use crate::summary::Summary;
@@ -218,7 +219,7 @@ impl JsonlStore {
         meta: &Metadata,
     ) -> Result<ReadSession, StoreError> {
         let mut stored = self.admit(id, &found, bytes)?;
-        let frames = bytes.frames(&stored, &found.place.path, FileId::of(meta));
+        let frames = bytes.frames(&stored, &found.place.path, Inode::of(meta));
         if stored.tail.is_none() {
             self.remember(id, &found, meta, (&stored.header, &stored.log), &frames);
         }
@@ -271,12 +272,13 @@ impl JsonlStore {
         &self.tree
     }
 
-    /// A session's bytes, and what they hold.
-    pub(crate) fn load(&self, id: &SessionId) -> Result<(LogBytes, StoredSession), StoreError> {
+    /// A session's bytes, and what they and the journal beside them hold.
+    pub(crate) fn load(&self, id: &SessionId) -> Result<(LogBytes, ReadSession), StoreError> {
         let found = self.tree.find(id)?;
-        let (bytes, _) = bytes_of(&found)?;
-        let stored = self.admit(id, &found, &bytes)?;
-        Ok((bytes, stored))
+        let journal = journal::Found::in_dir(&found.place.dir);
+        let (bytes, meta) = bytes_of(&found)?;
+        let read = self.session_of(id, found, journal.as_ref(), &bytes, &meta)?;
+        Ok((bytes, read))
     }
 
     /// What the sessions that this one delegated work to prove about it. One that cannot be read proves nothing, and is
@@ -423,10 +425,7 @@ impl Persistence for JsonlStore {
     }
 
     fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
-        let found = self.tree.find(id)?;
-        let journal = journal::Found::in_dir(&found.place.dir);
-        let (bytes, meta) = bytes_of(&found)?;
-        self.session_of(id, found, journal.as_ref(), &bytes, &meta)
+        Ok(self.load(id)?.1)
     }
 
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError> {

@@ -14,6 +14,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use offshoot_session::SessionId;
 
@@ -22,6 +24,10 @@ use crate::disk::Disk;
 use crate::inode::Inode;
 
 const ATTEMPTS: usize = 3;
+
+/// How long a writer waits for forks that are being stored: two seconds, many times what one takes.
+const FORK_STEPS: usize = 400;
+const FORK_STEP: Duration = Duration::from_millis(5);
 
 /// "No locks available", which the standard library has no kind for.
 #[cfg(target_os = "linux")]
@@ -71,9 +77,9 @@ impl Lock {
                 Some(held) => held,
                 None => None,
             };
-            match disk.try_lock(&file) {
+            match try_lock(disk, &file, inode) {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(owned(inode.and_then(holder))),
+                Err(TryLockError::WouldBlock) => return Err(owned(inode.and_then(writer))),
                 Err(TryLockError::Error(source)) if is_unsupported(&source) => {
                     if locking == Locking::Flock {
                         if is_new {
@@ -120,6 +126,27 @@ impl Drop for Lock {
     }
 }
 
+/// Takes a lock that no writer has. Who forks the session at this moment shares it for as long as it takes to store the fork:
+/// that is no reason to turn a writer away.
+fn try_lock(disk: &dyn Disk, file: &File, inode: Option<Inode>) -> Result<(), TryLockError> {
+    let (mut forks, mut nobody) = (0, 0);
+    loop {
+        let tried = disk.try_lock(file);
+        if !matches!(tried, Err(TryLockError::WouldBlock)) {
+            return tried;
+        }
+        match inode.map_or(Holder::Unknown, holder) {
+            Holder::Forks if forks < FORK_STEPS => {
+                thread::sleep(FORK_STEP);
+                forks += 1;
+            }
+            // It was given back a moment ago; or whoever has it cannot be seen from here.
+            Holder::Nobody if nobody < ATTEMPTS => nobody += 1,
+            _ => return tried,
+        }
+    }
+}
+
 /// Opens the lock, and says whether it was not there before.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
@@ -160,19 +187,44 @@ fn is_unsupported(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(ENOLCK)
 }
 
-/// The process that has a lock on a file, as far as the system says: it does so on Linux, and not for processes that live
-/// in another container.
-fn holder(inode: Inode) -> Option<u32> {
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| holder_in(line, inode))
+/// Who has the lock on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    /// Somebody who writes: the process, as far as it can be seen from here.
+    Writer(Option<u32>),
+    /// Those who share it.
+    Forks,
+    /// Nobody any more.
+    Nobody,
+    /// The system does not say.
+    Unknown,
 }
 
-/// The process in a line such as `1: FLOCK  ADVISORY  WRITE 14653 fe:00:10010682 0 EOF`, if it is about this file. Lines
+/// Who has the lock on a file, as far as the system says: it does so on Linux, and not which process it is if that lives in
+/// another container.
+fn holder(inode: Inode) -> Holder {
+    let Ok(locks) = fs::read_to_string("/proc/locks") else {
+        return Holder::Unknown;
+    };
+    let mut holders = locks.lines().filter_map(|line| holder_in(line, inode));
+    holders.next().unwrap_or(Holder::Nobody)
+}
+
+/// The process that writes, if that is what has the lock.
+fn writer(inode: Inode) -> Option<u32> {
+    match holder(inode) {
+        Holder::Writer(pid) => pid,
+        _ => None,
+    }
+}
+
+/// The holder in a line such as `1: FLOCK  ADVISORY  WRITE 14653 fe:00:10010682 0 EOF`, if it is about this file. Lines
 /// with an arrow before the kind are of those who wait.
-fn holder_in(line: &str, inode: Inode) -> Option<u32> {
+fn holder_in(line: &str, inode: Inode) -> Option<Holder> {
     let mut words = line.split_whitespace().skip(1);
     let kind = words.next()?;
-    let pid = words.nth(2)?;
+    let mode = words.nth(1)?;
+    let pid = words.next()?;
     let (device, number) = words.next()?.rsplit_once(':')?;
     let (major, minor) = device.split_once(':')?;
     let (major, minor) = (
@@ -182,8 +234,11 @@ fn holder_in(line: &str, inode: Inode) -> Option<u32> {
     let same = kind == "FLOCK"
         && number.parse() == Ok(inode.number)
         && (major, minor) == device_numbers(inode.device);
-    let pid = same.then(|| pid.parse().ok()).flatten();
-    pid.filter(|&pid| pid != 0)
+    let pid = pid.parse().ok().filter(|&pid| pid != 0);
+    same.then_some(match mode {
+        "READ" => Holder::Forks,
+        _ => Holder::Writer(pid),
+    })
 }
 
 /// The two numbers of a device, as Linux packs them into one.
@@ -281,19 +336,29 @@ mod tests {
         let cases = [
             (
                 "1: FLOCK  ADVISORY  WRITE 14653 fe:00:42 0 EOF",
-                Some(14653),
+                Some(Holder::Writer(Some(14653))),
+            ),
+            (
+                "1: FLOCK  ADVISORY  WRITE 0 fe:00:42 0 EOF",
+                Some(Holder::Writer(None)),
+            ),
+            (
+                "1: FLOCK  ADVISORY  WRITE -1 fe:00:42 0 EOF",
+                Some(Holder::Writer(None)),
+            ),
+            (
+                "1: FLOCK  ADVISORY  READ 14653 fe:00:42 0 EOF",
+                Some(Holder::Forks),
             ),
             ("1: -> FLOCK  ADVISORY  WRITE 14653 fe:00:42 0 EOF", None),
             ("1: POSIX  ADVISORY  WRITE 14653 fe:00:42 0 EOF", None),
             ("1: FLOCK  ADVISORY  WRITE 14653 fe:00:43 0 EOF", None),
             ("1: FLOCK  ADVISORY  WRITE 14653 fe:01:42 0 EOF", None),
-            ("1: FLOCK  ADVISORY  WRITE 0 fe:00:42 0 EOF", None),
-            ("1: FLOCK  ADVISORY  WRITE -1 fe:00:42 0 EOF", None),
             ("1: FLOCK  ADVISORY  WRITE", None),
             ("", None),
         ];
-        for (line, pid) in cases {
-            assert_eq!(holder_in(line, inode), pid, "{line}");
+        for (line, holder) in cases {
+            assert_eq!(holder_in(line, inode), holder, "{line}");
         }
         assert_eq!(device_numbers(0x0000_7000_0012_3456), (0x7234, 0x156));
     }

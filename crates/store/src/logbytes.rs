@@ -11,7 +11,8 @@ use offshoot_session::LogOffset;
 
 use crate::StoreError;
 use crate::generations::container_of;
-use crate::prefix::{FileId, Prefix};
+use crate::inode::Inode;
+use crate::prefix::Prefix;
 
 /// The bytes of a log at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct LogBytes {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Branch {
-    bases: Vec<(FileId, u64, Base)>,
+    bases: Vec<(Option<Inode>, u64, Base)>,
     bases_at: Vec<u64>,
     own_at: u64,
     /// How long the first frame of the branch file is.
@@ -132,7 +133,7 @@ impl LogBytes {
                 }
                 error => error,
             })?;
-            bases.push((FileId::of(&meta), first_frame(&bytes), *base));
+            bases.push((Inode::of(&meta), first_frame(&bytes), *base));
             files.push(bytes);
         }
         let assembled = header.assemble(&files, own).map_err(failed)?;
@@ -179,10 +180,10 @@ impl LogBytes {
     }
 
     /// The sound frames of the log that was read from these bytes, in the files that they lie in: `path` is its own.
-    pub(crate) fn frames(&self, stored: &StoredSession, path: &Path, id: FileId) -> Prefix {
+    pub(crate) fn frames(&self, stored: &StoredSession, path: &Path, id: Option<Inode>) -> Prefix {
         let mut prefix = Prefix::default();
         let dir = crate::disk::parent(path);
-        let mut files: Vec<(u64, Box<Path>, FileId, u64)> = Vec::new();
+        let mut files: Vec<(u64, Box<Path>, Option<Inode>, u64)> = Vec::new();
         match &self.branch {
             None => files.push((0, path.into(), id, first_frame(&self.bytes))),
             Some(branch) => {

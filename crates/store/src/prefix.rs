@@ -3,11 +3,12 @@
 //! A writer knows every frame that it has written, a reader every one that it has read. So a fork finds the frames that its
 //! prefix consists of by a search, and shares or copies them as they are.
 
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use offshoot_format::{Base, Container, RunningDigest};
 use offshoot_session::{LogOffset, SharedVec};
+
+use crate::inode::Inode;
 
 /// The whole frames of a session up to some event: what a fork of it need not write again. Empty for a log that is not
 /// compressed, has an older format, or is kept in no files.
@@ -34,37 +35,12 @@ enum Last {
 #[derive(Clone, Debug)]
 pub(crate) struct FrameFile {
     pub(crate) path: PathBuf,
-    pub(crate) id: FileId,
+    /// Which file it is, where the system says that: the name may come to stand for another.
+    pub(crate) id: Option<Inode>,
     /// How long its first frame is, the header: that one holds no events.
     pub(crate) header: u64,
     /// The last frame in it that belongs to the session; `None` while it is the last file.
     end: Option<Point>,
-}
-
-/// Which file it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileId(u64, u64);
-
-impl FileId {
-    #[cfg(unix)]
-    pub(crate) fn of(meta: &Metadata) -> Self {
-        use std::os::unix::fs::MetadataExt as _;
-        Self(meta.dev(), meta.ino())
-    }
-
-    pub(crate) const fn parts(self) -> (u64, u64) {
-        (self.0, self.1)
-    }
-
-    pub(crate) const fn from_parts((device, inode): (u64, u64)) -> Self {
-        Self(device, inode)
-    }
-
-    /// Nothing tells files apart here, so none is ever taken for another.
-    #[cfg(not(unix))]
-    pub(crate) fn of(_: &Metadata) -> Self {
-        Self(0, 0)
-    }
 }
 
 /// The end of a frame.
@@ -145,7 +121,7 @@ impl Prefix {
     }
 
     /// Goes on in another file. Its frames are told with [`Prefix::push`].
-    pub(crate) fn begin_file(&mut self, path: &Path, id: FileId, header: u64) {
+    pub(crate) fn begin_file(&mut self, path: &Path, id: Option<Inode>, header: u64) {
         let last = self.points.last().copied();
         if let Some(file) = self.files.last_mut() {
             file.end = last;
@@ -222,7 +198,7 @@ impl Prefix {
     }
 
     /// The same frames in one file: behind a header of `header` bytes, one after the other.
-    pub(crate) fn copied_to(&self, path: &Path, id: FileId, header: u64) -> Self {
+    pub(crate) fn copied_to(&self, path: &Path, id: Option<Inode>, header: u64) -> Self {
         let mut copy = Self::default();
         copy.begin_file(path, id, header);
         let mut end = (0, 0);
@@ -291,7 +267,7 @@ impl Written {
     }
 
     /// Goes on in a file whose header has so many bytes.
-    pub(crate) fn begin_file(&mut self, path: &Path, id: FileId, header: u64) {
+    pub(crate) fn begin_file(&mut self, path: &Path, id: Option<Inode>, header: u64) {
         self.frames.begin_file(path, id, header);
     }
 
@@ -308,6 +284,10 @@ impl Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn file(device: u64, number: u64) -> Option<Inode> {
+        Some(Inode { device, number })
+    }
 
     fn digest(number: u8) -> RunningDigest {
         let mut digest = RunningDigest::START;
@@ -327,11 +307,11 @@ mod tests {
     /// Frames of 10, 20 and 30 bytes in one file, and of 5 in another.
     fn prefix() -> Prefix {
         let mut prefix = Prefix::default();
-        prefix.begin_file(Path::new("a"), FileId(1, 1), 7);
+        prefix.begin_file(Path::new("a"), file(1, 1), 7);
         prefix.push(10, LogOffset::new(2), digest(1));
         prefix.push(20, LogOffset::new(5), digest(2));
         prefix.push(30, LogOffset::new(6), digest(3));
-        prefix.begin_file(Path::new("b"), FileId(1, 2), 9);
+        prefix.begin_file(Path::new("b"), file(1, 2), 9);
         prefix.push(5, LogOffset::new(8), digest(4));
         prefix
     }
@@ -366,7 +346,7 @@ mod tests {
 
     #[test]
     fn copied_frames_keep_their_events_and_digests() {
-        let copy = prefix().copied_to(Path::new("c"), FileId(2, 1), 100);
+        let copy = prefix().copied_to(Path::new("c"), file(2, 1), 100);
         let expected = [(2, 110, 1), (5, 130, 2), (6, 160, 3), (8, 165, 4)];
         for (frames, (events, bytes, number)) in (1..).zip(expected) {
             let cut = copy.cut(LogOffset::new(events));

@@ -11,9 +11,10 @@ use offshoot_format::{Container, StoredSession};
 use offshoot_session::{Event, LogOffset, Session};
 
 use crate::disk::{Disk, LogFile};
+use crate::inode::Inode;
 use crate::logbytes::LogBytes;
 use crate::persistence::Repair;
-use crate::prefix::{FileId, Written};
+use crate::prefix::Written;
 use crate::tree::{Found, Place};
 use crate::writer::append_or_roll_back;
 use crate::{StoreError, note};
@@ -93,7 +94,7 @@ fn written(found: &Found, stored: &StoredSession, bytes: &LogBytes) -> Result<Wr
     let container = found.generation.container;
     if container == Container::Zstd {
         let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
-        return Ok(Written::of(bytes.frames(stored, path, FileId::of(&meta))));
+        return Ok(Written::of(bytes.frames(stored, path, Inode::of(&meta))));
     }
     let mut written = Written::new(container);
     let tail = stored.tail.as_ref();

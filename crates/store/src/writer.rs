@@ -13,11 +13,12 @@ use crate::disk::{
     Disk, LogFile, PublishError, create_dirs, missing_dirs, publish, remove_dirs, sync_dir,
     sync_way,
 };
+use crate::inode::Inode;
 use crate::journal::{AttemptStart, Journal};
 use crate::layout::LOCK_NAME;
 use crate::lock::{Claim, Lock, Locking};
 use crate::persistence::SessionWriter;
-use crate::prefix::{FileId, Prefix, Written};
+use crate::prefix::{Prefix, Written};
 use crate::tree::{Place, Tree};
 
 #[derive(Debug)]
@@ -133,7 +134,7 @@ impl Writer {
             unpublished(error, &self.header, path)
         })?;
         let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
-        let (id, header) = (FileId::of(&meta), beginning.header.len() as u64);
+        let (id, header) = (Inode::of(&meta), beginning.header.len() as u64);
         self.written = match &beginning.inherited {
             Inherited::Nothing => Written::new(self.container),
             Inherited::Linked(prefix) => Written::of(prefix.linked_at(bases)),
@@ -274,7 +275,7 @@ fn link_bases(disk: &dyn Disk, dir: &Path, prefix: &Prefix) -> Result<Vec<PathBu
         }
         // Meanwhile the name may have come to stand for another file.
         let is_it = fs::metadata(&name)
-            .is_ok_and(|meta| FileId::of(&meta) == file.id && meta.len() >= base.bytes);
+            .is_ok_and(|meta| Inode::of(&meta) == file.id && meta.len() >= base.bytes);
         if !is_it {
             return undo(&linked, Unpublished::CannotLink);
         }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use offshoot_store::export_file;
+use offshoot_store::{BlobId, export_file};
 use serde::Serialize;
 
 use crate::args::Export;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 use crate::notes::Notes;
 use crate::source::Source;
-use crate::text;
+use crate::{system, text};
 
 /// What was written. Stable: see `docs/cli.md`.
 #[derive(Debug, Serialize)]
@@ -19,6 +19,9 @@ struct Report {
     bytes: u64,
     events: u64,
     torn_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blobs: Option<String>,
+    missing_blobs: Vec<String>,
 }
 
 pub(crate) fn run(
@@ -38,7 +41,8 @@ pub(crate) fn run(
     let exported = match &source {
         Source::Id(id) => {
             home.check()?;
-            home.store().export(id, &args.to)?
+            home.store()
+                .export(id, &args.to, system::env().clock.now())?
         }
         Source::File(_) => export_file(&source.file(home)?, &args.to)?,
     };
@@ -47,7 +51,14 @@ pub(crate) fn run(
         bytes: exported.bytes,
         events: exported.events.get(),
         torn_bytes: exported.torn_bytes,
+        blobs: exported.blobs.map(|dir| dir.display().to_string()),
+        missing_blobs: exported.missing.iter().map(BlobId::to_string).collect(),
     };
+    for id in &report.missing_blobs {
+        notes.say(&format!(
+            "note: {id} is named in the session and is not in the home"
+        ));
+    }
     if report.torn_bytes > 0 {
         notes.say(&format!(
             "note: {} bytes of an unfinished record at the end of the source are left out",
@@ -60,6 +71,12 @@ pub(crate) fn run(
         return Ok(());
     }
     writeln!(out, "{}", report.path)?;
+    if let Some(blobs) = &report.blobs {
+        writeln!(
+            out,
+            "  the images and outputs that it names are in `{blobs}`"
+        )?;
+    }
     writeln!(
         out,
         "  {} events, {} bytes\n\nlook at it: offshoot show {}",

@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use offshoot_format::Container;
 use offshoot_store::{Disk, JsonlStore, Locking, LogFile, Persistence as _, RealDisk, StoreError};
@@ -367,4 +367,56 @@ pub(crate) fn one_unreadable_directory_hides_nothing_else() {
     assert_eq!(home.shorten(&sealed), denied("--locked--/sealed"));
     good.unwrap();
     created.unwrap();
+}
+
+/// A disk on which a fork is being stored until somebody has asked for its source's lock twice.
+#[derive(Debug)]
+struct Forking {
+    shared: Mutex<(usize, Option<File>)>,
+}
+
+impl Disk for Forking {
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        RealDisk.open_log(path)
+    }
+
+    fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
+        let tried = RealDisk.try_lock(file);
+        let mut shared = self.shared.lock().unwrap();
+        if tried.is_err() {
+            shared.0 += 1;
+        }
+        if shared.0 == 2 {
+            shared.1 = None;
+        }
+        tried
+    }
+}
+
+#[test]
+fn a_writer_waits_for_a_fork_that_is_being_stored_and_is_turned_away_by_another_writer() {
+    let home = Home::new();
+    let bytes = file_bytes(Container::Zstd, &header("demo"), &[&events(9)]);
+    home.put_log("demo", Container::Zstd, bytes);
+    let lock = home.dir("demo").join("session.lock");
+    drop(
+        home.store(Container::Zstd)
+            .open(&"demo".into(), NOW)
+            .unwrap(),
+    );
+    let shared = File::open(&lock).unwrap();
+    shared.lock_shared().unwrap();
+    let disk = Arc::new(Forking {
+        shared: Mutex::new((0, Some(shared))),
+    });
+    let store = JsonlStore::on(home.root(), Container::Zstd, disk.clone());
+    let opened = store.open(&"demo".into(), NOW).unwrap();
+    assert_eq!(disk.shared.lock().unwrap().0, 2);
+    drop(opened);
+
+    let held = File::open(&lock).unwrap();
+    held.lock().unwrap();
+    let refused = store.open(&"demo".into(), NOW).unwrap_err();
+    assert_eq!(refused.code(), "SESSION_ALREADY_OWNED");
+    assert_eq!(disk.shared.lock().unwrap().0, 3);
 }
