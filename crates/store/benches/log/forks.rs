@@ -123,7 +123,7 @@ fn row(source: &mut Source, percent: u64) {
         let child = source.child();
         copied.push(timed(|| fork_read(&portable, source, &child, cut)));
         bare.push(timed(|| {
-            by_hand(source.dir.path(), round as u64 + 1000 * percent, bytes)
+            by_hand(source.dir.path(), round as u64 + 1000 * percent, bytes);
         }));
     }
     let OpenSession {
@@ -181,7 +181,7 @@ fn by_hand(home: &Path, number: u64, bytes: u64) {
     let sync = |path: &Path| {
         File::open(path)
             .and_then(|file| file.sync_all())
-            .expect("a working disk")
+            .expect("a working disk");
     };
     let root = home.join("bare");
     fs::create_dir_all(&root).expect("a working disk");
