@@ -8,13 +8,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use offshoot_agent::{AnswerSettler, SessionService};
 use offshoot_format::Container;
-use offshoot_store::{ForkLayout, HOME_MARKER, JsonlStore, Locking};
+use offshoot_store::{ForkLayout, HOME_MARKER, JsonlStore, Locking, home_marker};
 
 use crate::failure::Failure;
 use crate::system;
-
-/// What the mark says: the layout of the home.
-const LAYOUT: &str = "{\"layout\":1}\n";
 
 /// A home.
 #[derive(Clone, Debug)]
@@ -120,7 +117,13 @@ impl Home {
         match options.open(self.path.join(HOME_MARKER)) {
             // Another process is creating the same home at this moment.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            marker => std::io::Write::write_all(&mut marker?, LAYOUT.as_bytes()),
+            marker => {
+                let mut marker = marker?;
+                std::io::Write::write_all(&mut marker, home_marker().as_bytes())?;
+                marker.sync_all()?;
+                // The name as well: without it other tools would be shown forks that they cannot read.
+                fs::File::open(&self.path)?.sync_all()
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{Disk, create_dirs, create_temporary, parent};
 use crate::inode::Inode;
 use crate::prefix::Prefix;
-use crate::{Revision, StoreError, read};
+use crate::{Revision, read};
 
 /// To be changed whenever the file is not what it was.
 const VERSION: u64 = 1;
@@ -170,6 +170,13 @@ impl Checkpoints {
         })
     }
 
+    /// Whether these are the files that they were made of: collecting what is left of a deleted session gives a base another
+    /// one that begins alike.
+    pub(crate) fn are_of(&self, frames: &Prefix) -> bool {
+        let ids = self.stored.files.iter().map(|file| file.id);
+        ids.eq(frames.files().map(|(file, _)| file.id))
+    }
+
     /// What a fork at an event consists of, by default at the last completed turn. `None` if that is no event, or the files
     /// are not what they were.
     pub(crate) fn cut(&self, at: Option<Seq>) -> Option<Cut> {
@@ -306,18 +313,4 @@ impl Piece {
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
-}
-
-/// Whether something beside a log makes it another one than its file says: a repair under way, an attempt to be settled.
-pub(crate) fn stands_alone(dir: &Path) -> Result<bool, StoreError> {
-    for name in [crate::layout::REPAIR_NAME, crate::journal::NAME] {
-        let path = dir.join(name);
-        if path
-            .try_exists()
-            .map_err(StoreError::io("look for", &path))?
-        {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }

@@ -184,6 +184,14 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// A home whose layout only a newer version knows. Nothing is written there.
+    #[error("the home has layout {layout} (`{}`), and this program knows layout {}", marker.display(), crate::layout::HOME_LAYOUT)]
+    NewerHome {
+        /// The mark that says so.
+        marker: PathBuf,
+        /// The layout.
+        layout: u64,
+    },
     /// Something has the name that a new file was to get.
     #[error("`{}` is there already", path.display())]
     FileExists {
@@ -246,6 +254,7 @@ impl StoreError {
             Self::Io { .. } => "IO_ERROR",
             Self::GenerationConflict { .. } => "GENERATION_CONFLICT",
             Self::AlreadyCurrent { .. } => "ALREADY_CURRENT",
+            Self::NewerHome { .. } => "NEWER_HOME",
             Self::FileExists { .. } => "FILE_EXISTS",
             Self::NothingSound { .. } => "NOTHING_SOUND",
             Self::InvalidCursor { .. } => "INVALID_CURSOR",
@@ -298,6 +307,9 @@ impl StoreError {
                 Some("move one of them away, or choose another directory with --to; nothing was changed".into())
             }
             Self::AlreadyCurrent { .. } => Some("it is opened and written as it is".into()),
+            Self::NewerHome { .. } => {
+                Some("write to it with the version that created it, or a newer one; reading it is safe".into())
+            }
             Self::FileExists { .. } => {
                 Some("name another file, or move this one away; nothing was changed".into())
             }

@@ -11,7 +11,7 @@
 //!
 //! # What is kept
 //! The last inspections, by the [`Revision`] of their file and of a repair note and a journal beside it. Equal revisions mean equal bytes
-//! only as far as the file system's clock tells two changes apart. A file that has changed less than [`SETTLED_AFTER`] before
+//! only as far as the file system's clock tells two changes apart. A file that has changed less than [`crate::SETTLED_AFTER`] before
 //! it was read may change again without looking different. So it is read again, its bytes are compared by their digest,
 //! and only the validation is saved, until it was once found unchanged after that time.
 //!
@@ -28,15 +28,11 @@ use offshoot_format::{CURRENT_VERSION, RunningDigest};
 use offshoot_session::{EventLog, LogOffset, SessionHeader, SessionId};
 
 use crate::journal;
-use crate::layout::REPAIR_NAME;
+use crate::layout::UNDER_WAY;
 use crate::persistence::ReadSession;
 use crate::read::bytes_of;
 use crate::tree::Found;
 use crate::{JsonlStore, Revision, StoreError};
-
-/// How old the last change of a file must be, in ms, before its revision alone is believed: the coarsest clock that file
-/// systems have.
-pub const SETTLED_AFTER: i64 = 2_000;
 
 /// Which sessions are live in this process.
 pub trait LiveSessions {
@@ -162,15 +158,17 @@ struct Kept {
 #[derive(Clone, Copy)]
 struct State {
     file: Revision,
-    /// What shows in what is read before it shows in the log: a repair that is under way, an answer that is coming in.
-    beside: [Option<Revision>; 2],
+    /// What shows in what is read before it shows in the log: a repair that is under way, an answer that is coming in. And
+    /// the directory: a base of a branch may have become another file that begins alike.
+    beside: [Option<Revision>; 3],
 }
 
 impl State {
     fn of(found: &Found) -> Result<Self, StoreError> {
         let path = &found.place.path;
         // These first: one that appears in between is older than the state of the log that is seen.
-        let beside = [REPAIR_NAME, journal::NAME].map(|name| {
+        let [repair, journal] = UNDER_WAY;
+        let beside = [repair, journal, "."].map(|name| {
             let meta = fs::metadata(found.place.dir.join(name)).ok()?;
             Some(Revision::of(&meta))
         });
@@ -184,12 +182,9 @@ impl State {
     /// Whether it would have shown if there had been another change since it was looked at.
     fn is_settled(&self, now: i64) -> bool {
         let beside = self.beside.iter().flatten();
-        let last = beside
+        beside
             .chain([&self.file])
-            .map(Revision::last_change)
-            .max()
-            .unwrap_or(i64::MAX);
-        last.saturating_add(SETTLED_AFTER) <= now
+            .all(|revision| revision.is_settled(now))
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -211,7 +206,7 @@ impl Inspector {
     }
 
     /// The session at this moment. `now` is in ms since the epoch, from a clock that agrees with that of the file system
-    /// to well under [`SETTLED_AFTER`].
+    /// to well under [`crate::SETTLED_AFTER`].
     ///
     /// # Errors
     /// As [`crate::Persistence::read`]. What is wrong with a file is not kept: it is found again by everybody who asks.

@@ -12,14 +12,14 @@ use offshoot_session::{
 };
 
 use crate::blobs::Blobs;
-use crate::checkpoints::{Checkpoints, Cut, path_in, stands_alone};
+use crate::checkpoints::{Checkpoints, Cut, path_in};
 use crate::disk::{Disk, RealDisk, parent, sync_way};
 use crate::fork::{store_cut, store_fork};
 use crate::generations::{encode, publish_current, remove_leftovers};
 use crate::index::Index;
 use crate::inode::Inode;
 use crate::journal::{self, Beside, Journal, Outcome, Settle};
-use crate::layout::{Generation, HOME_MARKER, LOCK_NAME, session_dir};
+use crate::layout::{Generation, HOME_LAYOUT, HOME_MARKER, LOCK_NAME, layout_in, session_dir};
 use crate::listing::{Listed, Page, Query};
 use crate::lock::{Claims, Lock, Locking};
 use crate::logbytes::LogBytes;
@@ -30,7 +30,7 @@ use crate::repair::{Repaired, repair};
 use crate::summary::Summary;
 use crate::survey::delegator;
 use crate::trash::Choice;
-use crate::tree::{Found, Item, Place, Tree};
+use crate::tree::{Found, Item, Place, Tree, is_absence};
 use crate::writer::{Beginning, Inherited, State, Writer};
 use crate::{ForkLayout, Revision, StoreError, note};
 
@@ -120,12 +120,35 @@ impl JsonlStore {
 
     /// Whether a fork may be linked to its source: other tools would not find its beginning.
     pub(crate) fn links_forks(&self) -> bool {
-        let marker = parent(&self.tree.root).join(HOME_MARKER);
-        self.forks == ForkLayout::Linked && marker.is_file()
+        self.forks == ForkLayout::Linked && self.is_ours().unwrap_or(false)
     }
 
-    /// How a new log is packed.
+    /// Whether Offshoot created the home, and this version knows its layout.
+    pub(crate) fn is_ours(&self) -> Result<bool, StoreError> {
+        let marker = parent(&self.tree.root).join(HOME_MARKER);
+        let text = match fs::read(&marker) {
+            Ok(text) => text,
+            Err(error) if is_absence(&error) => return Ok(false),
+            Err(error) => return Err(StoreError::io("read", marker)(error)),
+        };
+        match layout_in(&text) {
+            // Whoever created it was stopped before it was written.
+            None if text.is_empty() => Ok(true),
+            Some(HOME_LAYOUT) => Ok(true),
+            Some(newer) if newer > HOME_LAYOUT => Err(StoreError::NewerHome {
+                marker,
+                layout: newer,
+            }),
+            _ => Ok(false),
+        }
+    }
+
+    /// How a new log is packed. Other tools refuse a home in which raw and compressed logs are, so there a new one is like
+    /// those that are there.
     pub(crate) fn packing(&self) -> Result<Container, StoreError> {
+        if self.is_ours()? {
+            return Ok(self.container);
+        }
         Ok(self.tree.packing()?.unwrap_or(self.container))
     }
 
@@ -315,7 +338,7 @@ impl JsonlStore {
         };
         let (path, dir) = (path_in(index.folder(), id), &found.place.dir);
         let revision = Revision::of(meta);
-        if Checkpoints::load(&path, dir, revision).is_some() {
+        if Checkpoints::load(&path, dir, revision).is_some_and(|known| known.are_of(frames)) {
             return;
         }
         if let Some(checkpoints) = Checkpoints::of(dir, revision, (header, log), frames) {
@@ -335,7 +358,9 @@ impl JsonlStore {
         };
         let Place { dir, path } = &found.place;
         let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
-        if !stands_alone(dir)? {
+        // A repair under way makes it another log than its file says. A journal adds one event behind the stored ones, and
+        // nothing to what a cut ahead of that inherits.
+        if note::is_there(dir) {
             return Ok(None);
         }
         let table = path_in(index.folder(), id);
@@ -430,6 +455,7 @@ impl Persistence for JsonlStore {
 
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError> {
         // Everything that can be refused is refused before the lock: losing leaves no trace.
+        self.is_ours()?;
         let mut found = self.tree.find(id)?;
         let (mut bytes, _) = bytes_of(&found)?;
         let Place { dir, path } = &found.place;
@@ -476,7 +502,7 @@ impl Persistence for JsonlStore {
             .map(|journal| self.judge(journal, &found, &stored, &now_bytes))
         {
             Some(Outcome::Settled(event)) => settled = Some(event),
-            Some(Outcome::Stray(found)) => stray = Some(journal::move_aside(disk, dir, found)?),
+            Some(Outcome::Stray(found)) => stray = Some(found),
             Some(Outcome::Spent) | None => {}
         }
         let Repaired {
@@ -484,9 +510,13 @@ impl Persistence for JsonlStore {
             written,
             mut repair,
         } = repair(disk, &found, stored, settled, &now_bytes, &mut *log, now)?;
-        match (&stray, journal) {
+        match (stray, journal) {
             (None, Some(journal)) => journal.remove(disk),
-            (Some(_), _) => repair.get_or_insert_default().stray = stray,
+            // Only now: had the repair failed, it would have to be found, and told of, again.
+            (Some(stray), _) => {
+                let aside = journal::move_aside(disk, dir, stray)?;
+                repair.get_or_insert_default().stray = Some(aside);
+            }
             (None, None) => {}
         }
         // What a crash left at the end of an older log stays there: it is not brought up.

@@ -11,10 +11,29 @@ use crate::StoreError;
 pub(crate) const LOCK_NAME: &str = "session.lock";
 /// In a home, beside the sessions: Offshoot created it, and no other tool reads it.
 pub const HOME_MARKER: &str = "offshoot-home";
+/// The layout of homes that this version knows.
+pub const HOME_LAYOUT: u64 = 1;
+
+/// What the mark says, as it is written: `{"layout":1}`.
+#[must_use]
+pub fn home_marker() -> String {
+    format!("{{\"layout\":{HOME_LAYOUT}}}\n")
+}
+
+/// The layout that a mark names.
+pub(crate) fn layout_in(marker: &[u8]) -> Option<u64> {
+    #[derive(serde::Deserialize)]
+    struct Marker {
+        layout: u64,
+    }
+    serde_json::from_slice::<Marker>(marker)
+        .ok()
+        .map(|marker| marker.layout)
+}
 /// A repair on its way into a log; see `repair.rs`.
 pub(crate) const REPAIR_NAME: &str = "session.repair";
 /// Files that change what a reader sees of the log beside them: nothing that is read of it then is remembered.
-pub(crate) const UNDER_WAY: [&str; 2] = [REPAIR_NAME, "attempt.journal"];
+pub(crate) const UNDER_WAY: [&str; 2] = [REPAIR_NAME, crate::journal::NAME];
 
 const NO_CWD: &str = "_no-cwd";
 const MAX_SLUG: usize = 251;

@@ -82,12 +82,10 @@ pub use export::{Exported, export_file};
 pub use follow::{Follower, News, Notice, WITNESS};
 pub use fork::ForkLayout;
 pub use generations::{Converted, convert};
-pub use inspect::{
-    Inspection, Inspector, InspectorLimits, InspectorWork, LiveSessions, LiveView, SETTLED_AFTER,
-};
+pub use inspect::{Inspection, Inspector, InspectorLimits, InspectorWork, LiveSessions, LiveView};
 pub use journal::{AttemptStart, Settle, Settlement, StrayJournal};
 pub use jsonl::JsonlStore;
-pub use layout::HOME_MARKER;
+pub use layout::{HOME_LAYOUT, HOME_MARKER, home_marker};
 pub use listing::{Filled, Listed, Page, Query, Status, Within};
 pub use lock::Locking;
 pub use logbytes::LogBytes;
@@ -95,7 +93,7 @@ pub use memory::MemoryStore;
 pub use persistence::{OpenSession, Persistence, ReadSession, Repair, SessionWriter, StoredFork};
 pub use prefix::Prefix;
 pub use prune::Pruned;
-pub use revision::Revision;
+pub use revision::{Revision, SETTLED_AFTER};
 pub use salvage::{Salvaged, salvage_into};
 pub use summary::{Fault, Noticed, Summary, Torn};
 pub use trash::{Choice, Restored, Trash, Trashed};

@@ -108,6 +108,12 @@ pub(crate) fn resume(
     remove(disk, dir, &note_path)
 }
 
+/// Whether a repair is under way, or was when a process ended.
+pub(crate) fn is_there(dir: &Path) -> bool {
+    // What cannot be looked for may be there.
+    dir.join(REPAIR_NAME).try_exists().unwrap_or(true)
+}
+
 /// What a reader sees instead of the file while a repair is under way: the log as it will be.
 pub(crate) fn pending(dir: &Path, current: &[u8]) -> Option<Vec<u8>> {
     let text = fs::read(dir.join(REPAIR_NAME)).ok()?;

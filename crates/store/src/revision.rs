@@ -3,8 +3,9 @@
 use std::fmt;
 use std::fs::Metadata;
 
-/// More than the clock of any file system needs for one step, in ns: FAT counts in steps of two seconds.
-const TICK: i128 = 2_000_000_000;
+/// How old the last change of a file must be, in ms, before its revision alone is believed: the coarsest clock that file
+/// systems have, that of FAT, counts in steps of two seconds.
+pub const SETTLED_AFTER: i64 = 2_000;
 
 /// Tells one state of a file from every other: the file itself, its size, and when it was last changed. Equal revisions
 /// mean equal bytes, as far as the file system's clock can tell two changes apart.
@@ -82,7 +83,7 @@ impl Revision {
     /// file was looked at.
     #[must_use]
     pub fn is_settled(&self, now: i64) -> bool {
-        i128::from(now) * 1_000_000 >= self.changed + TICK
+        self.last_change().saturating_add(SETTLED_AFTER) <= now
     }
 
     /// Whether both are states of one file, however it has changed in between.
@@ -91,11 +92,10 @@ impl Revision {
         self.device == other.device && self.inode == other.inode
     }
 
-    /// When content or attributes last changed, in ms since the epoch, by the file system's clock.
+    /// When content or attributes last changed, in ms since the epoch, by the file system's clock. Nobody can set this time.
     #[must_use]
     pub fn last_change(&self) -> i64 {
-        let ms = self.modified.max(self.changed).div_euclid(1_000_000);
-        i64::try_from(ms).unwrap_or(i64::MAX)
+        i64::try_from(self.changed.div_euclid(1_000_000)).unwrap_or(i64::MAX)
     }
 
     /// Reads what [`fmt::Display`] writes.

@@ -174,16 +174,15 @@ impl Tree {
             if !matches!(project.kind, Ok(Kind::Directory)) {
                 continue;
             }
-            for session in entries(&project.path).unwrap_or_default() {
-                let Some(Spot::Directory(dir)) = session_spot(session) else {
+            // In whatever order they come: nobody wants to wait for all of them to look at one.
+            for session in fs::read_dir(&project.path).into_iter().flatten().flatten() {
+                let Ok(found) = top_generations(&session.path()) else {
                     continue;
                 };
-                let Some(Item::Session(found)) = session_item(dir) else {
-                    continue;
-                };
-                match found[0].generation.container {
-                    Container::Zstd => return Ok(Some(Container::Zstd)),
-                    Container::Raw => raw = Some(Container::Raw),
+                match found.first().map(|found| found.generation.container) {
+                    Some(Container::Zstd) => return Ok(Some(Container::Zstd)),
+                    Some(Container::Raw) => raw = Some(Container::Raw),
+                    None => {}
                 }
             }
         }
@@ -314,7 +313,7 @@ pub(crate) fn contents(dir: &Path) -> Result<Contents, StoreError> {
     })
 }
 
-fn is_absence(error: &io::Error) -> bool {
+pub(crate) fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use offshoot_format::Container;
-use offshoot_store::{Persistence as _, StoreError};
+use offshoot_session::{Seq, build_fork_seed};
+use offshoot_store::{HOME_MARKER, Persistence as _, StoreError};
 
-use crate::support::{Home, NOW, TWO_CALLS, all, events, file_bytes, header};
+use crate::support::{Home, NOW, TWO_CALLS, all, events, file_bytes, header, write};
 
 /// The log of session `bad`: its header line and these rows.
 fn raw(rows: &[&str]) -> Vec<u8> {
@@ -186,5 +187,28 @@ fn a_time_that_no_marker_can_carry_is_refused_before_anything_is_written() {
     let store = home.store(Container::Raw);
     let failure = store.open(&"bad".into(), i64::MAX).unwrap_err();
     assert_eq!(failure.code(), "INVALID_SEED");
+    assert_eq!(home.tree(), before);
+}
+
+#[test]
+fn a_home_of_a_newer_layout_is_read_and_not_written_to() {
+    let home = Home::ours();
+    let bytes = file_bytes(Container::Zstd, &header("demo"), &[&events(16)]);
+    home.put_log("demo", Container::Zstd, bytes);
+    let marker = home.root().parent().unwrap().join(HOME_MARKER);
+    write(&marker, "{\"layout\":2}\n");
+    let before = home.tree();
+    let store = home.store(Container::Zstd);
+    let read = store.read(&"demo".into()).unwrap();
+    let seed = build_fork_seed(&read.stored.log, Seq::new(9)).unwrap();
+    let child = header("demo").forked("child".into(), 2);
+    let refused = [
+        store.create(&header("new")).err(),
+        store.fork(&child, &seed, &read.shareable).err(),
+        store.open(&"demo".into(), NOW).err(),
+    ];
+    for error in refused {
+        assert_eq!(error.unwrap().code(), "NEWER_HOME");
+    }
     assert_eq!(home.tree(), before);
 }

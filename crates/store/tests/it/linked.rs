@@ -310,7 +310,10 @@ fn a_source_of_an_older_version_becomes_a_self_contained_file() {
         home.put(format!("{PROJECT}/demo/{name}"), rows);
         let store = home.store(Container::Zstd);
         let expected = fork(&store, "child", "demo", 2);
-        assert_eq!(names(&home, "child"), ["session.lock", "session.v4.jsonl"]);
+        assert_eq!(
+            names(&home, "child"),
+            ["session.lock", "session.v4.jsonl.zstd"]
+        );
         // The parent is brought up and repaired: the fork stays.
         drop(store.open(&"demo".into(), NOW).unwrap());
         assert_eq!(read(&store, "child"), expected, "{version}");
@@ -519,8 +522,10 @@ fn a_raw_source_becomes_a_self_contained_file() {
     );
     let store = home.store(Container::Zstd);
     let expected = fork(&store, "child", "demo", 9);
-    // It follows the logs that are there: all of them are raw.
-    assert_eq!(names(&home, "child"), ["session.lock", "session.v4.jsonl"]);
+    assert_eq!(
+        names(&home, "child"),
+        ["session.lock", "session.v4.jsonl.zstd"]
+    );
     assert_eq!(read(&store, "child"), expected);
 }
 

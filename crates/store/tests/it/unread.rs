@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use offshoot_format::Container;
 use offshoot_session::{Event, EventLog, Seq, build_fork_seed};
-use offshoot_store::{JsonlStore, Persistence as _};
+use offshoot_store::{Collecting, JsonlStore, Persistence as _};
 
 use crate::support::{Home, NOW, PROJECT, event, file_bytes, header, log, texts, write};
 
@@ -252,8 +252,41 @@ fn what_only_who_reads_a_session_can_tell_is_left_to_them() {
     write(&it.home.dir("demo").join("session.repair"), "");
     assert!(!it.is_known());
 
+    // An answer that is coming in adds nothing to what a cut ahead of it inherits.
+    let it = remembered(60);
+    write(
+        &it.home.dir("demo").join("attempt.journal"),
+        "whatever it says",
+    );
+    it.check("demo", &it.log, Some(300));
+
     // In a home of others forks are no links.
     let it = remembered(60);
     fs::remove_file(it.home.root().parent().unwrap().join("offshoot-home")).unwrap();
     assert!(!it.is_known());
+}
+
+#[test]
+fn what_was_known_of_a_base_that_collecting_has_replaced_is_found_out_anew() {
+    let it = remembered(120);
+    let child = it.check("demo", &it.log, Some(800));
+    let log = it.store.read(&child.as_str().into()).unwrap().stored.log;
+    it.check(&child, &log, Some(300));
+    it.store.delete(&"demo".into(), NOW).unwrap();
+    // Long behind the times of the files: all that is left of it is what the forks have.
+    let collected = it
+        .store
+        .collect(0, Collecting::Remove, 4_000_000_000_000)
+        .unwrap();
+    assert_eq!(collected.pruned.len(), 1);
+    let fork = |at| {
+        let cut = Some(Seq::new(at));
+        let child = format!("late-{at}").as_str().into();
+        it.store
+            .fork_unread(&"demo-800".into(), cut, &child, CREATED)
+            .unwrap()
+    };
+    assert!(fork(301).is_none());
+    drop(it.store.read(&"demo-800".into()).unwrap());
+    assert!(fork(302).is_some());
 }
