@@ -34,6 +34,14 @@ pub enum AgentError {
         "the pending input of the session is damaged: event {0} does not fit the list it changes"
     )]
     Inbox(Seq),
+    /// The cut is an answer that is still coming in: the event that it becomes will be another one.
+    #[error("event {seq} is an answer that is still coming in")]
+    StillStreaming {
+        /// The event as it would be if the writer ended now.
+        seq: Seq,
+        /// The last event that is stored.
+        last: Seq,
+    },
     /// No provider would accept the conversation going on. Nothing was written.
     #[error("the session cannot be continued: {0}")]
     NotContinuable(#[from] NotContinuable),
@@ -58,6 +66,7 @@ impl AgentError {
             Self::Request(error) => error.code(),
             Self::Inbox(_) => "INVALID_INBOX",
             Self::NotContinuable(error) => error.code(),
+            Self::StillStreaming { .. } => "STILL_STREAMING",
             Self::EmptyMessage => "EMPTY_MESSAGE",
             Self::Worker(_) => "STORAGE_THREAD_FAILED",
         }
@@ -69,6 +78,9 @@ impl AgentError {
         match self {
             Self::Store(error) => error.hint(),
             Self::Request(error) => error.hint(),
+            Self::StillStreaming { last, .. } => Some(format!(
+                "fork it at {last}, or wait until the answer is there"
+            )),
             Self::NotContinuable(error) => error.nearest_cut.map(|cut| {
                 format!(
                     "fork it at {cut}: there the step is still open, and the fork answers its calls"

@@ -165,11 +165,12 @@ impl SessionService {
     /// Prepares a fork of a stored session. `at` is the last inherited event; without it the cut is the last completed
     /// turn with its independent tail.
     ///
-    /// Only what is stored can be cut at: closers that a reader adds in memory are nobody's history. The source is only
-    /// read, so it may be running elsewhere meanwhile.
+    /// Closers that a reader adds in memory are nobody's history and no cut. What an answer had come to when its process ended
+    /// is one: whoever goes on with the source stores that very event. The source is only read, so it may be running elsewhere
+    /// meanwhile.
     ///
     /// # Errors
-    /// A cut that is not an event of the source, or no completed turn to cut at.
+    /// A cut that is not an event of the source, or an answer that is still coming in; no completed turn to cut at.
     pub fn prepare_fork(
         &self,
         source: &ReadSession,
@@ -177,6 +178,12 @@ impl SessionService {
         child: Option<SessionId>,
     ) -> Result<Fork, AgentError> {
         let stored = &source.stored;
+        if let Some(seq) = at.filter(|at| source.settled == Some(*at))
+            && let Some(last) = seq.before().last()
+            && self.persistence.is_being_written(&stored.header.id)
+        {
+            return Err(AgentError::StillStreaming { seq, last });
+        }
         self.cut(&stored.header, &stored.log, &source.shareable, at, child)
     }
 

@@ -429,6 +429,11 @@ impl Persistence for JsonlStore {
         Ok(Box::new(store_fork(self, header, seed, shareable)?))
     }
 
+    fn is_being_written(&self, id: &SessionId) -> bool {
+        let found = self.tree.find(id);
+        found.is_ok_and(|found| Lock::has_writer(&found.place.dir.join(LOCK_NAME)))
+    }
+
     fn fork_unread(
         &self,
         source: &SessionId,

@@ -101,6 +101,14 @@ impl Lock {
         Err(owned(None))
     }
 
+    /// Whether a writer has it, as far as the system says. Takes no lock.
+    pub(crate) fn has_writer(path: &Path) -> bool {
+        let inode = fs::metadata(path).ok().as_ref().and_then(Inode::of);
+        inode.is_some_and(|inode| {
+            held().contains(&inode) || matches!(holder(inode), Holder::Writer(_))
+        })
+    }
+
     /// Keeps writers away, if there is none and the lock file is there. Whoever else does this is no hindrance.
     pub(crate) fn share(path: &Path) -> Option<Self> {
         let file = File::open(path).ok()?;

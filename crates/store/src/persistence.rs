@@ -34,6 +34,12 @@ pub trait Persistence: Send + Sync + fmt::Debug {
         shareable: &Prefix,
     ) -> Result<Box<dyn SessionWriter>, StoreError>;
 
+    /// Whether somebody has a session open for writing at this moment, as far as that can be seen without a lock.
+    fn is_being_written(&self, id: &SessionId) -> bool {
+        let _nobody_can_tell = id;
+        false
+    }
+
     /// Stores a fork of a stored session, if that can be done without reading the session whole; `None` if not, or if there
     /// is something about it that whoever forks it should know. Without `at` the cut is the last completed turn.
     ///

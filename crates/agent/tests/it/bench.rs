@@ -368,6 +368,10 @@ impl Persistence for FaultyStore {
         Ok(self.faulty(self.store.fork(header, seed, shareable)?))
     }
 
+    fn is_being_written(&self, id: &SessionId) -> bool {
+        self.store.is_being_written(id)
+    }
+
     fn read(&self, id: &SessionId) -> Result<ReadSession, StoreError> {
         self.store.read(id)
     }

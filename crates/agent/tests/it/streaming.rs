@@ -85,6 +85,13 @@ async fn after_a_kill_the_text_is_an_interrupted_answer_and_the_next_request_has
     let mut agent = bench.agent(bench.create(), over_http(&server));
     let id = agent.session().id().clone();
     run_until(&bench, &mut agent, "Count.", "One two three ").await;
+    // As long as it may still come in, it is no event that anybody could inherit.
+    let read = bench.read(&id);
+    let early = bench.service.prepare_fork(&read, read.settled, None);
+    let early = early.unwrap_err();
+    assert_eq!(early.code(), "STILL_STREAMING");
+    let last = read.settled.unwrap().before().last().unwrap();
+    bench.service.prepare_fork(&read, Some(last), None).unwrap();
     bench.crash(agent);
 
     // A reader sees it before anything is repaired, and a fork has it.

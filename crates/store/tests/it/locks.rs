@@ -420,3 +420,25 @@ fn a_writer_waits_for_a_fork_that_is_being_stored_and_is_turned_away_by_another_
     assert_eq!(refused.code(), "SESSION_ALREADY_OWNED");
     assert_eq!(disk.shared.lock().unwrap().0, 3);
 }
+
+#[test]
+fn whether_somebody_writes_is_seen_without_a_lock_also_of_another_process() {
+    let home = Home::new();
+    let store = home.store(Container::Zstd);
+    let id = "demo".into();
+    assert!(!store.is_being_written(&id), "not there");
+    let holder = Holder::start("create", &home.root(), Container::Zstd);
+    assert!(store.is_being_written(&id), "another process");
+    holder.kill();
+    assert!(!store.is_being_written(&id));
+    let opened = store.open(&id, NOW).unwrap();
+    assert!(
+        home.store(Container::Zstd).is_being_written(&id),
+        "this one"
+    );
+    drop(opened);
+    // A fork is no writer.
+    let shared = File::open(home.dir("demo").join("session.lock")).unwrap();
+    shared.lock_shared().unwrap();
+    assert!(!store.is_being_written(&id));
+}
