@@ -21,8 +21,13 @@ use crate::inode::Inode;
 use crate::layout::{Generation, LOCK_NAME};
 use crate::lock::Lock;
 use crate::prefix::Prefix;
-use crate::writer::{Beginning, Inherited, Unpublished, Writer};
+use crate::writer::{Beginning, Unpublished, Writer};
 use crate::{JsonlStore, StoreError, read};
+
+/// With more bases than this the small ones at the end are copied, as long as they are together no longer than that (in
+/// bytes).
+const MANY_BASES: usize = 16;
+const SMALL_BASES: u64 = 64 << 10;
 
 /// In which form a store keeps forks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,13 +63,16 @@ pub(crate) fn store_fork(
             Ok(writer) => return Ok(writer),
         }
     }
-    let inherited = match copied(&shared) {
-        Some(frames) if !frames.is_empty() => Inherited::Copied(shared, frames),
-        _ => Inherited::Nothing,
+    let (shared, copied) = match frames_behind(&shared, &Prefix::default()) {
+        Some(copied) => (shared, copied),
+        None => (Prefix::default(), Vec::new()),
     };
-    let beginning = container
-        .header(header)
-        .map(|header| Beginning { header, inherited });
+    let beginning = container.header(header).map(|header| Beginning {
+        header,
+        shared,
+        links: Prefix::default(),
+        copied,
+    });
     let own = |from| seed.log().events_from(from).cloned().collect();
     match publish(
         store,
@@ -141,13 +149,16 @@ impl Linkable {
         own: impl Fn(LogOffset) -> Vec<Arc<Event>>,
     ) -> Result<Writer, Unpublished> {
         let Self { frames, _writer } = self;
+        let (links, copied) = few_enough(&frames).ok_or(Unpublished::CannotLink)?;
         let branch = BranchHeader {
             session: header.clone(),
-            bases: frames.files().map(|(_, base)| base).collect(),
+            bases: links.files().map(|(_, base)| base).collect(),
         };
         let beginning = branch.encode().map(|header| Beginning {
             header,
-            inherited: Inherited::Linked(frames),
+            shared: frames,
+            links,
+            copied,
         });
         publish(store, header, Generation::BRANCH, beginning, own)
     }
@@ -167,11 +178,34 @@ fn hold(disk: &dyn Disk, shared: &Prefix) -> Option<Lock> {
     Some(lock)
 }
 
-/// The frames themselves, or nothing if they are no longer where they were.
-fn copied(shared: &Prefix) -> Option<Vec<u8>> {
+/// What of the frames is linked, and the bytes of the rest. A fork of a fork of a fork would have a base for each of them, and
+/// reading it would open that many files; so when there are many, the small ones at the end become part of the new file.
+fn few_enough(frames: &Prefix) -> Option<(Prefix, Vec<u8>)> {
+    let sizes: Vec<u64> = frames
+        .files()
+        .map(|(file, base)| base.bytes - file.header)
+        .collect();
+    if sizes.len() <= MANY_BASES {
+        return Some((frames.clone(), Vec::new()));
+    }
+    let (mut linked, mut copied) = (sizes.len(), 0);
+    while linked > 1 && copied + sizes[linked - 1] <= SMALL_BASES {
+        linked -= 1;
+        copied += sizes[linked];
+    }
+    let links = frames.first_files(linked);
+    let copied = frames_behind(frames, &links)?;
+    Some((links, copied))
+}
+
+/// The bytes of the frames behind those in `ahead`, or nothing if they are no longer where they were.
+fn frames_behind(shared: &Prefix, ahead: &Prefix) -> Option<Vec<u8>> {
     let mut frames = Vec::new();
-    let mut digest = RunningDigest::START;
-    for (file, base) in shared.files() {
+    let ahead: Vec<_> = ahead.files().collect();
+    let mut digest = ahead
+        .last()
+        .map_or(RunningDigest::START, |(_, base)| base.digest);
+    for (file, base) in shared.files().skip(ahead.len()) {
         let (bytes, meta) = read::beginning(&file.path, base.bytes).ok()?;
         let own = bytes.get(usize::try_from(file.header).ok()?..)?;
         let (end, count) = digest.push_all(Container::Zstd, own);

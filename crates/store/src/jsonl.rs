@@ -8,7 +8,8 @@ use offshoot_format::{
     CURRENT_VERSION, ChildEvidence, Container, FormatError, Status, StoredSession,
 };
 use offshoot_session::{
-    EventLog, ForkSeed, MAX_SAFE_INTEGER, SeedError, Seq, Session, SessionHeader, SessionId,
+    EventLog, ForkSeed, LogOffset, MAX_SAFE_INTEGER, SeedError, Seq, Session, SessionHeader,
+    SessionId,
 };
 
 use crate::blobs::Blobs;
@@ -31,7 +32,7 @@ use crate::summary::Summary;
 use crate::survey::delegator;
 use crate::trash::Choice;
 use crate::tree::{Found, Item, Place, Tree, is_absence};
-use crate::writer::{Beginning, Inherited, State, Writer};
+use crate::writer::{Beginning, State, Writer};
 use crate::{ForkLayout, Revision, StoreError, note};
 
 /// The store of one home. A clone is the same store.
@@ -170,9 +171,9 @@ impl JsonlStore {
             let id = header.id.clone();
             return Err(StoreError::AlreadyExists { id, path });
         };
-        let written = match &beginning.inherited {
-            Inherited::Nothing => Written::new(generation.container),
-            Inherited::Linked(prefix) | Inherited::Copied(prefix, _) => Written::of(prefix.clone()),
+        let written = match beginning.shared.events() {
+            LogOffset::START => Written::new(generation.container),
+            _ => Written::of(beginning.shared.clone()),
         };
         Ok(Writer {
             disk: Arc::clone(&self.disk),
@@ -414,7 +415,7 @@ impl Persistence for JsonlStore {
         let container = self.packing()?;
         let beginning = container.header(header).map(|header| Beginning {
             header,
-            inherited: Inherited::Nothing,
+            ..Beginning::default()
         });
         let generation = Generation::current(container);
         Ok(Box::new(self.new_writer(header, generation, beginning)?))

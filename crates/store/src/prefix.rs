@@ -197,27 +197,24 @@ impl Prefix {
         linked
     }
 
-    /// The same frames in one file: behind a header of `header` bytes, one after the other.
-    pub(crate) fn copied_to(&self, path: &Path, id: Option<Inode>, header: u64) -> Self {
-        let mut copy = Self::default();
-        copy.begin_file(path, id, header);
-        let mut end = (0, 0);
-        for index in 0..self.points.len() {
-            let Some(point) = self.points.get(index) else {
-                break;
-            };
-            let start = match end {
-                (file, bytes) if file == point.file && index > 0 => bytes,
+    /// The frames in the first `count` files.
+    pub(crate) fn first_files(&self, count: usize) -> Self {
+        let ends = self.files().take(count).map(|(_, base)| base.events);
+        self.cut(ends.last().unwrap_or(LogOffset::START))
+    }
+
+    /// The frames behind the first `len` events, each with its size in bytes.
+    pub(crate) fn frames_behind(&self, len: LogOffset) -> impl Iterator<Item = (u64, Base)> + '_ {
+        let mut before: Option<Point> = None;
+        let points = (0..self.points.len()).filter_map(|index| self.points.get(index).copied());
+        let sized = points.map(move |point| {
+            let start = match before.replace(point) {
+                Some(before) if before.file == point.file => before.base.bytes,
                 _ => self.files[point.file].header,
             };
-            copy.push(
-                point.base.bytes - start,
-                point.base.events,
-                point.base.digest,
-            );
-            end = (point.file, point.base.bytes);
-        }
-        copy
+            (point.base.bytes - start, point.base)
+        });
+        sized.filter(move |(_, base)| base.events > len)
     }
 }
 
@@ -269,6 +266,12 @@ impl Written {
     /// Goes on in a file whose header has so many bytes.
     pub(crate) fn begin_file(&mut self, path: &Path, id: Option<Inode>, header: u64) {
         self.frames.begin_file(path, id, header);
+    }
+
+    /// Takes a frame that was copied as it was.
+    pub(crate) fn push_frame(&mut self, bytes: u64, frame: Base) {
+        (self.events, self.digest) = (frame.events, frame.digest);
+        self.frames.push(bytes, frame.events, frame.digest);
     }
 
     /// Takes a batch that was stored: one frame, or lines, with which the log has the length `events`.
@@ -345,12 +348,19 @@ mod tests {
     }
 
     #[test]
-    fn copied_frames_keep_their_events_and_digests() {
-        let copy = prefix().copied_to(Path::new("c"), file(2, 1), 100);
-        let expected = [(2, 110, 1), (5, 130, 2), (6, 160, 3), (8, 165, 4)];
-        for (frames, (events, bytes, number)) in (1..).zip(expected) {
-            let cut = copy.cut(LogOffset::new(events));
-            assert_eq!(bases(&cut), [("c", base(frames, bytes, events, number))]);
-        }
+    fn frames_behind_a_cut_keep_their_sizes_events_and_digests() {
+        let behind = |len| -> Vec<(u64, u64)> {
+            let prefix = prefix();
+            let frames = prefix.frames_behind(LogOffset::new(len));
+            frames
+                .map(|(size, base)| (size, base.events.get()))
+                .collect()
+        };
+        assert_eq!(behind(0), [(10, 2), (20, 5), (30, 6), (5, 8)]);
+        assert_eq!(behind(5), [(30, 6), (5, 8)]);
+        assert_eq!(behind(8), []);
+        assert_eq!(bases(&prefix().first_files(1)), [("a", base(3, 67, 6, 3))]);
+        assert_eq!(bases(&prefix().first_files(0)), []);
+        assert_eq!(bases(&prefix().first_files(9)).len(), 2);
     }
 }

@@ -41,22 +41,16 @@ pub(crate) enum State {
 }
 
 /// What a new file begins with, ahead of the first batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Beginning {
     /// The bytes of the header.
     pub(crate) header: Vec<u8>,
-    pub(crate) inherited: Inherited,
-}
-
-/// Frames of another session that a new one begins with.
-#[derive(Clone, Debug)]
-pub(crate) enum Inherited {
-    /// There are none.
-    Nothing,
-    /// They stay in their files, which get another name in the new session's directory.
-    Linked(Prefix),
-    /// They stand behind the header: these bytes, taken from there.
-    Copied(Prefix, Vec<u8>),
+    /// The frames of another session that the new one begins with.
+    pub(crate) shared: Prefix,
+    /// Those of them that stay in their files, which get another name in the new session's directory.
+    pub(crate) links: Prefix,
+    /// The bytes of the others: they stand behind the header.
+    pub(crate) copied: Vec<u8>,
 }
 
 /// Why a new file could not be published.
@@ -106,9 +100,7 @@ impl Writer {
             source,
         })?;
         let mut bytes = beginning.header.clone();
-        if let Inherited::Copied(_, frames) = &beginning.inherited {
-            bytes.extend_from_slice(frames);
-        }
+        bytes.extend_from_slice(&beginning.copied);
         let batches: Vec<_> = batches(self.container, events).collect();
         bytes.extend(batches.iter().flat_map(|(batch, _)| batch));
         tree.check_free(&self.header.id)?;
@@ -122,10 +114,7 @@ impl Writer {
         sync_way(disk, dir, &tree.root)?;
         let lock = Lock::take(disk, self.locking, &dir.join(LOCK_NAME), &self.header.id);
         let lock = lock.inspect_err(|_| remove_dirs(disk, &created))?;
-        let bases = match &beginning.inherited {
-            Inherited::Linked(prefix) => link_bases(disk, dir, prefix)?,
-            _ => Vec::new(),
-        };
+        let bases = link_bases(disk, dir, &beginning.links)?;
         let size = bytes.len() as u64;
         let log = publish(disk, path, &bytes).map_err(|error| {
             if !matches!(error, PublishError::Unknown { .. }) {
@@ -135,13 +124,14 @@ impl Writer {
         })?;
         let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
         let (id, header) = (Inode::of(&meta), beginning.header.len() as u64);
-        self.written = match &beginning.inherited {
-            Inherited::Nothing => Written::new(self.container),
-            Inherited::Linked(prefix) => Written::of(prefix.linked_at(bases)),
-            Inherited::Copied(prefix, _) => Written::of(prefix.copied_to(path, id, header)),
+        let links = &beginning.links;
+        self.written = match bases.is_empty() {
+            true => Written::new(self.container),
+            false => Written::of(links.linked_at(bases)),
         };
-        if !matches!(beginning.inherited, Inherited::Copied(..)) {
-            self.written.begin_file(path, id, header);
+        self.written.begin_file(path, id, header);
+        for (bytes, frame) in beginning.shared.frames_behind(links.events()) {
+            self.written.push_frame(bytes, frame);
         }
         for (batch, events) in batches {
             self.written.push(&batch, events);
@@ -246,6 +236,9 @@ impl SessionWriter for Writer {
 
 /// Gives the files of another session names in a new one's directory, durably. Says which.
 fn link_bases(disk: &dyn Disk, dir: &Path, prefix: &Prefix) -> Result<Vec<PathBuf>, Unpublished> {
+    if prefix.files().next().is_none() {
+        return Ok(Vec::new());
+    }
     let mut linked: Vec<PathBuf> = Vec::new();
     let undo = |linked: &[PathBuf], error: Unpublished| {
         unlink(disk, linked);
