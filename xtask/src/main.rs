@@ -57,7 +57,7 @@ enum Task {
     },
     /// Measure what the log costs; prints the tables of docs/performance.md
     Bench {
-        /// Only these parts: reading, forks, forking, closing, writing
+        /// Only these parts: reading, opening, appending, forks, listing, forking, closing, writing
         parts: Vec<String>,
     },
     /// Look for bytes that break the session format, with libFuzzer

@@ -14,6 +14,7 @@
     reason = "a benchmark that cannot go on has nothing better to do"
 )]
 
+mod appending;
 mod driver;
 mod forks;
 mod listing;
@@ -23,6 +24,7 @@ mod listing;
     reason = "a benchmark that cannot go on has nothing better to do"
 )]
 mod many;
+mod opening;
 mod reading;
 mod timing;
 mod v0;
@@ -50,6 +52,9 @@ fn main() {
     if let Some(memory) = reading::load_and_tell_memory(&args) {
         return println!("{memory}");
     }
+    if let Some(memory) = opening::open_and_tell_memory(&args) {
+        return println!("{memory}");
+    }
     // The names of parts to run; cargo adds an option of its own.
     let named = |part: &str| args.iter().any(|arg| arg == part);
     let wanted = |part: &str| named(part) || args.iter().all(|arg| arg.starts_with('-'));
@@ -57,6 +62,12 @@ fn main() {
     println!("Measured with `cargo xtask bench` on {cores} cores; medians.\n");
     if wanted("reading") {
         reading::run();
+    }
+    if wanted("opening") {
+        opening::run();
+    }
+    if wanted("appending") {
+        appending::run();
     }
     if wanted("forks") {
         forks::run();

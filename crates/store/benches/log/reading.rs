@@ -139,6 +139,11 @@ pub(crate) fn load_and_tell_memory(args: &[String]) -> Option<String> {
     let container = both.find(|known| format!("{known:?}") == container)?;
     let bytes = fs::read(Path::new(path)).expect("it was written");
     black_box(load(threads, container, &bytes));
+    peak_of_this_process()
+}
+
+/// In bytes; empty if the platform does not tell.
+pub(crate) fn peak_of_this_process() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status
         .lines()
