@@ -168,7 +168,7 @@ impl Sweep<'_> {
         for entry in entries {
             let name = name_of(&entry);
             if name.strip_suffix(GONE).and_then(entry_of).is_some() {
-                self.remove(&entry, &entry, Garbage::Entry);
+                self.remove_gone(&entry, &entry, Garbage::Entry);
             } else if entry_of(name).is_some() && self.is_half_made(&entry) {
                 self.remove_entry(&entry, Garbage::Entry);
             }
@@ -192,14 +192,26 @@ impl Sweep<'_> {
             return self.remove(entry, entry, what);
         }
         let disk = &*self.store.disk;
-        let renamed = disk
-            .rename(entry, &gone)
-            .map_err(StoreError::io("remove", entry))
-            .and_then(|()| sync_dir(disk, &self.store.trash));
+        // Whoever has moved the session here may have been stopped before that was durable: it must not be back in its
+        // place after a power cut, with or without what is removed now.
+        let renamed = sync_dir(disk, entry).and_then(|()| {
+            disk.rename(entry, &gone)
+                .map_err(StoreError::io("remove", entry))
+        });
         match renamed {
-            Ok(()) => self.remove(&gone, entry, what),
+            Ok(()) => self.remove_gone(&gone, entry, what),
             Err(error) => self.keep(entry.to_owned(), error.to_string()),
         }
+    }
+
+    /// Removes an entry that has got its last name, which is durable before anything is missing in there.
+    fn remove_gone(&mut self, gone: &Path, was: &Path, what: Garbage) {
+        if self.collecting == Collecting::Remove
+            && let Err(error) = sync_dir(&*self.store.disk, &self.store.trash)
+        {
+            return self.keep(gone.to_owned(), error.to_string());
+        }
+        self.remove(gone, was, what);
     }
 
     /// Drafts and bases that a crash has left in the directories of sessions that nobody is writing to.

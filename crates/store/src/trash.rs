@@ -105,7 +105,8 @@ impl JsonlStore {
         }
         let trashed = self.make_entry(id, dir, now)?;
         let moved = self.move_dir("move to the trash", dir, &trashed.path);
-        if moved.is_err() && dir.exists() {
+        // Not before it is durable that the session is not in there.
+        if moved.is_err() && dir.exists() && disk.sync_dir(parent(dir)).is_ok() {
             self.remove_entry(&self.trash.join(&trashed.entry));
         }
         moved.map(|()| trashed)

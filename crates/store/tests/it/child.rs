@@ -7,11 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 
 use offshoot_format::Container;
 use offshoot_store::{JsonlStore, Persistence as _};
 
 use crate::faulty::{Fault, FaultyDisk};
+use crate::journal::Texts;
 use crate::support::{NOW, events, header};
 use crate::writing::Writing;
 
@@ -48,6 +50,7 @@ fn entry() {
         }
         "stream" => Box::new(crate::journal::stream_until_killed(&store)),
         "torture" => {
+            let store = store.settling(Arc::new(Texts));
             crate::torture::work(&store, number(SEED));
             return;
         }

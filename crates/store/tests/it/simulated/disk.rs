@@ -3,7 +3,8 @@
 //! What is *live* lies in a real directory, so that the store reads it as it always does. What is *durable* is kept here:
 //! for each file its bytes at its last sync, for each directory its names at its last sync. Both go by inode, because a
 //! file may have several names, and a directory may move. A power cut is a directory made of the durable part, and of as
-//! much of the rest as the cut lets through.
+//! much of the rest as the cut lets through. A directory that was moved is in its old place or in its new one, and never in
+//! both or none: file systems with a journal move in one step, which is durable with either parent.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -11,13 +12,13 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use offshoot_store::{Disk, LogFile, RealDisk};
 
-use crate::support::write;
+use super::image::{Entry, Image};
 
 /// What happens at the chosen operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +49,14 @@ pub(crate) enum Op {
     Link,
     Rename,
     Remove,
+    RemoveDir,
+    Renew,
     Sync,
     SyncDir,
 }
 
 impl Op {
-    fn needs_room(self) -> bool {
+    pub(crate) fn needs_room(self) -> bool {
         matches!(
             self,
             Self::CreateFile | Self::CreateDir | Self::Append | Self::Link | Self::Rename
@@ -89,50 +92,6 @@ enum Names {
     Everything,
 }
 
-/// A home after a power cut: each path with the file that it names, or a directory.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Image(BTreeMap<PathBuf, Entry>);
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Entry {
-    Dir,
-    File { inode: u64, bytes: Vec<u8> },
-}
-
-/// Paths, and what is there.
-pub(crate) type Files = Vec<(PathBuf, Vec<u8>)>;
-
-impl Image {
-    /// What lies in directories of one name, with the names below them.
-    pub(crate) fn of_session(&self, name: &str) -> Files {
-        let inside = |path: &&PathBuf| path.iter().any(|part| part == name);
-        let paths = self.0.keys().filter(inside);
-        let bytes = |path: &PathBuf| match &self.0[path] {
-            Entry::Dir => Vec::new(),
-            Entry::File { bytes, .. } => bytes.clone(),
-        };
-        paths.map(|path| (path.clone(), bytes(path))).collect()
-    }
-
-    /// Makes it real below a directory. Names of one file are hard links again.
-    pub(crate) fn write_below(&self, top: &Path) {
-        let mut first_names: HashMap<u64, PathBuf> = HashMap::new();
-        for (path, entry) in &self.0 {
-            let path = top.join(path);
-            match entry {
-                Entry::Dir => fs::create_dir(&path).unwrap(),
-                Entry::File { inode, bytes } => match first_names.get(inode) {
-                    Some(first) => fs::hard_link(first, &path).unwrap(),
-                    None => {
-                        write(&path, bytes);
-                        first_names.insert(*inode, path);
-                    }
-                },
-            }
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Node {
     /// Held so that the inode stays this file's as long as anything here speaks of it.
@@ -161,31 +120,47 @@ impl Node {
         bytes
     }
 
-    fn bytes_after(&self, cut: Bytes) -> Vec<u8> {
+    /// What is left of it after each of the three cuts.
+    fn after_cuts(&self) -> [Arc<Vec<u8>>; 3] {
         // What was given up shows once something behind it was written.
         let live = match self.bytes.len() < self.lost.end {
             true => self.live_bytes(),
             false => self.written_bytes(),
         };
-        match cut {
-            Bytes::Nothing => self.bytes.clone(),
-            Bytes::Everything => live,
-            // Growth that came half through, or a cut that did not while bytes behind it did: a mixture.
-            Bytes::Half => {
-                let common = live.iter().zip(&self.bytes).take_while(|(a, b)| a == b);
-                let common = common.count();
-                let half = common + (live.len() - common) / 2;
-                let mut bytes = live[..half].to_vec();
-                bytes.extend(self.bytes.iter().skip(half));
-                bytes
-            }
+        let nothing = Arc::new(self.bytes.clone());
+        if live == self.bytes {
+            return [Arc::clone(&nothing), Arc::clone(&nothing), nothing];
         }
+        // Growth that came half through, or a cut that did not while bytes behind it did: a mixture.
+        let common = live.iter().zip(&self.bytes).take_while(|(a, b)| a == b);
+        let common = common.count();
+        let half = common + (live.len() - common) / 2;
+        let mut mixed = live[..half].to_vec();
+        mixed.extend(self.bytes.iter().skip(half));
+        [nothing, Arc::new(mixed), Arc::new(live)]
     }
+}
+
+/// A name in a directory, which goes by its inode.
+#[derive(Clone, Debug)]
+struct Name {
+    dir: u64,
+    name: OsString,
+}
+
+/// A directory got another name, and neither of the two parents was synced since.
+#[derive(Debug)]
+struct Move {
+    inode: u64,
+    from: Name,
+    to: Name,
 }
 
 struct State {
     top: PathBuf,
     nodes: HashMap<u64, Node>,
+    /// In the order in which they were made.
+    moves: Vec<Move>,
     ops: Vec<Op>,
     faults: Vec<(usize, Fault)>,
     full: bool,
@@ -209,6 +184,7 @@ impl SimDisk {
         let mut state = State {
             top: top.to_owned(),
             nodes: HashMap::new(),
+            moves: Vec::new(),
             ops: Vec::new(),
             faults: faults.to_vec(),
             full: false,
@@ -250,8 +226,9 @@ impl SimDisk {
     pub(crate) fn power_cuts(&self) -> Vec<(String, Image)> {
         let state = self.state();
         let mut images: Vec<(String, Image)> = Vec::new();
-        let mut places = HashMap::new();
-        find_dirs(&state.top, &mut places);
+        let mut live = Live::default();
+        state.look(&state.top, &mut live);
+        let top = fs::metadata(&state.top).unwrap().ino();
         for names in [
             Names::Nothing,
             Names::OnlyNew,
@@ -259,16 +236,8 @@ impl SimDisk {
             Names::Everything,
         ] {
             for bytes in [Bytes::Nothing, Bytes::Half, Bytes::Everything] {
-                let mut image = Image(BTreeMap::new());
-                let top = fs::metadata(&state.top).unwrap().ino();
-                state.collect(
-                    top,
-                    &state.top,
-                    Path::new(""),
-                    (names, bytes),
-                    &places,
-                    &mut image,
-                );
+                let mut image = Image::default();
+                state.collect(top, Path::new(""), (names, bytes), &mut live, &mut image);
                 if images.iter().all(|(_, other)| *other != image) {
                     images.push((format!("names {names:?}, bytes {bytes:?}"), image));
                 }
@@ -276,6 +245,15 @@ impl SimDisk {
         }
         images
     }
+}
+
+/// What is there while the power is on, and what was found out about it.
+#[derive(Default)]
+struct Live {
+    /// The names in each directory.
+    dirs: HashMap<u64, BTreeMap<OsString, u64>>,
+    /// What each cut leaves of each file.
+    files: HashMap<u64, [Arc<Vec<u8>>; 3]>,
 }
 
 impl State {
@@ -365,7 +343,52 @@ impl State {
         Ok(())
     }
 
+    /// The directory `to` was `from` until now.
+    fn moved(&mut self, from: &Path, to: &Path) {
+        let mut name = |path: &Path| Name {
+            dir: self.inode(path.parent().unwrap()),
+            name: path.file_name().unwrap().to_owned(),
+        };
+        let (from, new) = (name(from), name(to));
+        let inode = self.inode(to);
+        self.moves.push(Move {
+            inode,
+            from,
+            to: new,
+        });
+    }
+
+    fn inode(&mut self, path: &Path) -> u64 {
+        self.node(path).handle.metadata().unwrap().ino()
+    }
+
+    /// Moves out of a directory and into it become durable at both ends.
+    fn sync_moves(&mut self, dir: u64) {
+        let touches = |one: &&Move| one.from.dir == dir || one.to.dir == dir;
+        let inodes: Vec<u64> = self
+            .moves
+            .iter()
+            .filter(touches)
+            .map(|one| one.inode)
+            .collect();
+        let (done, left) = std::mem::take(&mut self.moves)
+            .into_iter()
+            .partition(|one| inodes.contains(&one.inode));
+        self.moves = left;
+        let done: Vec<Move> = done;
+        for Move { inode, from, to } in done {
+            let old = &mut self.nodes.get_mut(&from.dir).unwrap().names;
+            if old.get(&from.name) == Some(&inode) {
+                old.remove(&from.name);
+            }
+            let new = &mut self.nodes.get_mut(&to.dir).unwrap().names;
+            new.insert(to.name, inode);
+        }
+    }
+
     fn sync_dir(&mut self, dir: &Path) {
+        let inode = self.inode(dir);
+        self.sync_moves(inode);
         let names = names(dir);
         for name in names.keys() {
             self.node(&dir.join(name));
@@ -373,19 +396,32 @@ impl State {
         self.node(dir).names = names;
     }
 
-    /// Adds what a power cut leaves in a directory that is live at `live`.
+    /// Takes down the names below a directory.
+    fn look(&self, dir: &Path, live: &mut Live) {
+        let found = names(dir);
+        for name in found.keys() {
+            let path = dir.join(name);
+            if path.is_dir() {
+                self.look(&path, live);
+            }
+        }
+        let inode = fs::metadata(dir).unwrap().ino();
+        live.dirs.insert(inode, found);
+    }
+
+    /// Adds what a power cut leaves in a directory.
     fn collect(
         &self,
         inode: u64,
-        live: &Path,
         below: &Path,
         cut: (Names, Bytes),
-        places: &HashMap<u64, PathBuf>,
+        live: &mut Live,
         image: &mut Image,
     ) {
         let nothing = BTreeMap::new();
         let durable = self.nodes.get(&inode).map_or(&nothing, |node| &node.names);
-        let now = names(live);
+        // A directory that was removed has no names any more.
+        let now = live.dirs.get(&inode).cloned().unwrap_or_default();
         let mut left = match cut.0 {
             Names::Nothing | Names::OnlyNew => durable.clone(),
             Names::OnlyRemovals | Names::Everything => durable
@@ -394,37 +430,34 @@ impl State {
                 .map(|(name, inode)| (name.clone(), *inode))
                 .collect(),
         };
-        if matches!(cut.0, Names::OnlyNew | Names::Everything) {
+        let lets_new_names = matches!(cut.0, Names::OnlyNew | Names::Everything);
+        let is_moving = |inode: &u64| self.moves.iter().any(|one| one.inode == *inode);
+        let moving = match lets_new_names {
+            true => &now,
+            false => durable,
+        };
+        let moving = moving.iter().filter(|(_, inode)| is_moving(inode));
+        let moving: Vec<_> = moving.map(|(name, inode)| (name.clone(), *inode)).collect();
+        if lets_new_names {
             left.extend(now);
         }
+        left.retain(|_, inode| !is_moving(inode));
+        left.extend(moving);
         for (name, inode) in left {
             let below = below.join(&name);
-            // Elsewhere, if it was moved meanwhile.
-            let live = match places.get(&inode) {
-                Some(place) => place.clone(),
-                None => live.join(&name),
-            };
             let node = self.nodes.get(&inode);
-            let meta = node.map_or_else(|| fs::metadata(&live), |node| node.handle.metadata());
-            if meta.unwrap().is_dir() {
+            let is_dir = |node: &Node| node.handle.metadata().unwrap().is_dir();
+            if live.dirs.contains_key(&inode) || node.is_some_and(is_dir) {
                 image.0.insert(below.clone(), Entry::Dir);
-                self.collect(inode, &live, &below, cut, places, image);
+                self.collect(inode, &below, cut, live, image);
                 continue;
             }
             // One that nobody ever synced, nor its directory: a lock, which is empty.
-            let bytes = node.map_or_else(Vec::new, |node| node.bytes_after(cut.1));
+            let bytes = node.map_or_else(Arc::default, |node| {
+                let after = live.files.entry(inode).or_insert_with(|| node.after_cuts());
+                Arc::clone(&after[cut.1 as usize])
+            });
             image.0.insert(below, Entry::File { inode, bytes });
-        }
-    }
-}
-
-/// Where each directory below one is now.
-fn find_dirs(dir: &Path, places: &mut HashMap<u64, PathBuf>) {
-    for (name, inode) in names(dir) {
-        let path = dir.join(name);
-        if path.is_dir() {
-            find_dirs(&path, places);
-            places.insert(inode, path);
         }
     }
 }
@@ -435,7 +468,7 @@ fn names(dir: &Path) -> BTreeMap<OsString, u64> {
     };
     entries
         .map(|entry| entry.unwrap())
-        .map(|entry| (entry.file_name(), entry.metadata().unwrap().ino()))
+        .map(|entry| (entry.file_name(), entry.ino()))
         .collect()
 }
 
@@ -462,8 +495,23 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.state().check(Op::Rename)?;
-        RealDisk.rename(from, to)
+        let mut state = self.state();
+        state.check(Op::Rename)?;
+        RealDisk.rename(from, to)?;
+        if to.is_dir() {
+            state.moved(from, to);
+        }
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.state().check(Op::RemoveDir)?;
+        RealDisk.remove_dir(dir)
+    }
+
+    fn renew(&self, path: &Path, at: i64) -> io::Result<()> {
+        self.state().check(Op::Renew)?;
+        RealDisk.renew(path, at)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -1,55 +1,24 @@
 //! What is done on a simulated disk, and what was acknowledged meanwhile.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use offshoot_format::Container;
 use offshoot_session::{Event, EventLog, Seq, SessionHeader};
 use offshoot_store::testing::seeded_child;
-use offshoot_store::{JsonlStore, Persistence as _, SessionWriter, StoreError};
+use offshoot_store::{Choice, Collecting, JsonlStore, Persistence as _, SessionWriter, StoreError};
 
 use super::disk::SimDisk;
+use super::image::Image;
+use super::ledger::{Known, Ledger, Place, Stream, ends_attempt};
+use crate::journal::Texts;
 use crate::support::{NOW, all, events, header, log, next_events, texts};
 
 /// A session that a crash has left before the scenario begins: its end is torn.
 pub(crate) const TORN: &str = "torn";
 
-/// What is known about one session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Known {
-    /// Whether the store has said that it exists.
-    pub(crate) acknowledged: bool,
-    /// The rows that the store has said it has.
-    pub(crate) acked: Vec<String>,
-    /// The rows that may be there: those, and the batch that was being written last.
-    pub(crate) tried: Vec<String>,
-}
-
-impl Known {
-    /// Whether what a store says of the session can be true.
-    pub(crate) fn check(&self, rows: &Result<Vec<String>, StoreError>, context: &str) {
-        match rows {
-            Ok(rows) => {
-                assert!(
-                    rows.starts_with(&self.acked),
-                    "{context}: {} of {} acknowledged rows: {rows:#?}",
-                    rows.len(),
-                    self.acked.len()
-                );
-                assert!(
-                    self.tried.starts_with(rows),
-                    "{context}: rows that nobody wrote: {rows:#?}"
-                );
-            }
-            Err(StoreError::NotFound { .. }) if !self.acknowledged => {}
-            Err(error) => panic!("{context}: {error}"),
-        }
-    }
-}
-
-/// What is known about all sessions, by id.
-pub(crate) type Ledger = BTreeMap<String, Known>;
+/// A time at which everything that lies in a home is old, in ms since the epoch.
+pub(crate) const LATER: i64 = 9_000_000_000_000;
 
 /// The process has ended.
 #[derive(Debug)]
@@ -71,6 +40,8 @@ pub(crate) struct Run {
     ledger: Ledger,
     /// How often something failed and was tried again.
     failures: usize,
+    /// What a power cut would have left behind a failure, and what was known by then.
+    cuts: Vec<(String, Image, Ledger)>,
 }
 
 impl Run {
@@ -82,6 +53,7 @@ impl Run {
             disk,
             ledger: Ledger::new(),
             failures: 0,
+            cuts: Vec::new(),
         };
         for listed in all(&run.store()) {
             let id = listed.id.as_str();
@@ -99,12 +71,21 @@ impl Run {
         &self.disk
     }
 
-    /// The scenario: two sessions that grow in turn, forks of a live and of a stopped one, a fork of a fork, a repair in
-    /// the middle of two calls, and one of a torn end.
+    /// What a power cut would have left behind each failure.
+    pub(crate) fn take_cuts(&mut self) -> Vec<(String, Image, Ledger)> {
+        std::mem::take(&mut self.cuts)
+    }
+
+    /// The scenario: two sessions that grow in turn, an answer that comes to its end and one that does not, forks of a live
+    /// and of a stopped session, a fork of a fork, a repair in the middle of two calls, and one of a torn end; a session
+    /// that is deleted and restored, and one that is deleted and collected while its forks go on.
     pub(crate) fn play(&mut self) -> Result<(), Ended> {
         let all = events(9);
         let mut main = self.create(header("main"), &all[..3])?;
-        self.append(&mut main, &all[3..7])?;
+        self.append(&mut main, &all[3..6])?;
+        self.stream(&mut main, &[&[r#""Look, ""#], &[r#""two ""#, r#""lists""#]])?;
+        self.append(&mut main, &all[6..7])?;
+        main.writer.end_attempt();
         let other = SessionHeader {
             cwd: None,
             ..header("other")
@@ -115,6 +96,7 @@ impl Run {
         self.append_next(&mut other)?;
         let mut child = self.fork("main", 7, "child")?;
         self.append_next(&mut child)?;
+        self.stream(&mut child, &[&[r#""Wait""#], &[r#"" for""#, r#"" it""#]])?;
         drop(main);
         let mut main = self.open("main")?;
         self.append_next(&mut main)?;
@@ -125,6 +107,47 @@ impl Run {
         if self.ledger.contains_key(TORN) {
             let mut torn = self.open(TORN)?;
             self.append_next(&mut torn)?;
+        }
+        drop((main, other));
+        self.delete("other")?;
+        self.restore("other")?;
+        let mut other = self.open("other")?;
+        self.append_next(&mut other)?;
+        self.delete("main")?;
+        self.collect()?;
+        self.append_next(&mut child)
+    }
+
+    /// Another process brings back everything that is in the trash.
+    pub(crate) fn restore_all(&mut self) -> Result<(), Ended> {
+        for trashed in self.store().trashed().unwrap().sessions {
+            self.restore(trashed.id.as_str())?;
+            self.known(trashed.id.as_str()).place = Place::Here;
+        }
+        Ok(())
+    }
+
+    /// Empties the trash.
+    pub(crate) fn collect(&mut self) -> Result<(), Ended> {
+        let trashed = self.store().trashed().unwrap().sessions.into_iter();
+        let going: Vec<String> = trashed.map(|one| one.id.to_string()).collect();
+        for id in &going {
+            self.known(id).place = Place::Going;
+        }
+        loop {
+            let collected = self.store().collect(0, Collecting::Remove, LATER);
+            if self.disk.stopped() {
+                return Err(Ended);
+            }
+            let why = match collected {
+                Ok(done) if done.kept.is_empty() => break,
+                Ok(done) => format!("{:?}", done.kept),
+                Err(error) => error.to_string(),
+            };
+            self.failed(&why)?;
+        }
+        for id in &going {
+            self.known(id).place = Place::Gone;
         }
         Ok(())
     }
@@ -159,7 +182,12 @@ impl Run {
     }
 
     fn store(&self) -> JsonlStore {
-        JsonlStore::on(&self.root, self.container, Arc::new(self.disk.clone()))
+        let disk = Arc::new(self.disk.clone());
+        JsonlStore::on(&self.root, self.container, disk).settling(Arc::new(Texts))
+    }
+
+    fn known(&mut self, id: &str) -> &mut Known {
+        self.ledger.entry(id.to_owned()).or_default()
     }
 
     fn rows(&self, id: &str) -> Result<Vec<String>, StoreError> {
@@ -172,36 +200,123 @@ impl Run {
             acknowledged: true,
             tried: rows.clone(),
             acked: rows,
+            ..Known::default()
         };
         self.ledger.insert(id.to_owned(), known);
     }
 
     /// A batch is about to be written behind what is acknowledged.
     fn announce(&mut self, id: &str, batch: &[Arc<Event>]) {
-        let known = self.ledger.entry(id.to_owned()).or_default();
+        let known = self.known(id);
         known.tried = known.acked.clone();
         known.tried.extend(texts(batch));
     }
 
     /// What was announced is stored.
     fn confirm(&mut self, id: &str) {
-        let rows = self.ledger[id].tried.clone();
+        let known = self.known(id);
+        let (batch, stream) = (known.acked.len(), known.stream.take());
+        let rows = known.tried.clone();
+        let ended = rows[batch..].iter().any(|row| ends_attempt(row));
         self.acknowledge(id, rows);
+        self.known(id).stream = stream.filter(|_| !ended);
     }
 
     /// Something failed. Unless that was the end of the process, everything acknowledged can be read, and from here on the
-    /// disk works again.
-    fn failed(&mut self, error: &StoreError) -> Result<(), Ended> {
+    /// disk works again. Should the power fail instead, everything acknowledged is there too.
+    fn failed(&mut self, why: &str) -> Result<(), Ended> {
         if self.disk.stopped() {
             return Err(Ended);
         }
         for (id, known) in &self.ledger {
-            known.check(&self.rows(id), &format!("{id} after `{error}`"));
+            self.check_live(id, known, &format!("{id} after `{why}`"));
+        }
+        for (cut, image) in self.disk.power_cuts() {
+            let context = format!("after `{why}`, {cut}");
+            self.cuts.push((context, image, self.ledger.clone()));
         }
         self.disk.recover();
         self.failures += 1;
-        assert!(self.failures < 4, "the store does not recover: {error}");
+        assert!(self.failures < 4, "the store does not recover: {why}");
         Ok(())
+    }
+
+    fn check_live(&self, id: &str, known: &Known, context: &str) {
+        let in_trash = self.is_in_trash(id);
+        let rows = self.rows(id);
+        assert!(!in_trash || rows.is_err(), "{context}: it is in two places");
+        match (rows, known.place) {
+            (Ok(rows), Place::Here | Place::Moving) => {
+                assert_eq!(known.fault(&rows), None, "{context}: {rows:#?} {known:#?}");
+            }
+            (Err(_), Place::Moving | Place::Trash) if in_trash => {}
+            (Err(StoreError::NotFound { .. }), Place::Going | Place::Gone) => {}
+            (Err(StoreError::NotFound { .. }), Place::Here) if !known.acknowledged => {}
+            (rows, place) => panic!("{context}: {place:?}: {rows:?}"),
+        }
+    }
+
+    fn is_in_trash(&self, id: &str) -> bool {
+        let trashed = self.store().trashed().unwrap().sessions;
+        trashed.iter().any(|one| one.id.as_str() == id)
+    }
+
+    fn delete(&mut self, id: &str) -> Result<(), Ended> {
+        self.known(id).place = Place::Moving;
+        while let Err(error) = self.store().move_to_trash(&id.into(), NOW) {
+            self.failed(&error.to_string())?;
+            if self.is_in_trash(id) {
+                // It could not be moved back. Nobody knows whether it stays.
+                return Ok(());
+            }
+        }
+        self.known(id).place = Place::Trash;
+        Ok(())
+    }
+
+    fn restore(&mut self, id: &str) -> Result<(), Ended> {
+        self.known(id).place = Place::Moving;
+        while let Err(error) = self.store().restore_from_trash(&id.into(), &Choice::Newest) {
+            self.failed(&error.to_string())?;
+            if !self.is_in_trash(id) {
+                return Ok(());
+            }
+        }
+        self.known(id).place = Place::Here;
+        Ok(())
+    }
+
+    /// An answer comes in, in windows of lines, until it is all there or the journal takes no more.
+    fn stream(
+        &mut self,
+        live: &mut Live,
+        windows: &[&'static [&'static str]],
+    ) -> Result<(), Ended> {
+        let stream = Stream {
+            turn: live.log.last_turn(),
+            step: 1,
+            tried: Vec::new(),
+            acked: 0,
+        };
+        let start = stream.start();
+        self.known(&live.id).stream = Some(stream);
+        while let Err(error) = live.writer.begin_attempt(&start) {
+            self.failed(&error.to_string())?;
+        }
+        for window in windows {
+            let lines: Vec<Arc<str>> = window.iter().map(|line| Arc::from(*line)).collect();
+            self.streamed(live).tried.extend(*window);
+            if let Err(error) = live.writer.journal(&lines) {
+                return self.failed(&error.to_string());
+            }
+            let stream = self.streamed(live);
+            stream.acked = stream.tried.len();
+        }
+        Ok(())
+    }
+
+    fn streamed(&mut self, live: &Live) -> &mut Stream {
+        self.known(&live.id).stream.as_mut().unwrap()
     }
 
     fn create(&mut self, header: SessionHeader, batch: &[Arc<Event>]) -> Result<Live, Ended> {
@@ -209,7 +324,7 @@ impl Run {
         self.announce(&id, batch);
         let mut writer = self.store().create(&header).unwrap();
         while let Err(error) = writer.append(batch) {
-            self.failed(&error)?;
+            self.failed(&error.to_string())?;
             if !is_poisoned(&error) {
                 assert!(self.rows(&id).is_err(), "{id} is there after `{error}`");
                 continue;
@@ -229,8 +344,7 @@ impl Run {
         loop {
             let stored = self.store().read(&id.into()).unwrap().stored;
             let whole = stored.balanced(NOW).unwrap();
-            let known = self.ledger.entry(id.to_owned()).or_default();
-            known.tried = texts(whole.log().events());
+            self.known(id).tried = texts(whole.log().events());
             match self.store().open(&id.into(), NOW) {
                 Ok(opened) => {
                     let log = opened.session.log().clone();
@@ -241,7 +355,7 @@ impl Run {
                         writer: opened.writer,
                     });
                 }
-                Err(error) => self.failed(&error)?,
+                Err(error) => self.failed(&error.to_string())?,
             }
         }
     }
@@ -258,10 +372,10 @@ impl Run {
         };
         self.announce(&live.id, &batch);
         while let Err(error) = live.writer.append(&batch) {
-            self.failed(&error)?;
+            self.failed(&error.to_string())?;
             if !is_poisoned(&error) {
                 let rows = self.rows(&live.id).unwrap();
-                assert_eq!(rows, self.ledger[&live.id].acked, "after `{error}`");
+                assert!(!rows.contains(&texts(&batch)[0]), "after `{error}`");
                 continue;
             }
             let again = live.writer.append(&batch).unwrap_err();
@@ -293,7 +407,7 @@ impl Run {
                         writer,
                     });
                 }
-                Err(error) => self.failed(&error)?,
+                Err(error) => self.failed(&error.to_string())?,
             }
             // It may have been published, without anybody knowing whether it stays.
             if self.rows(child).is_ok() {
