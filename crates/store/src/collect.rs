@@ -32,7 +32,7 @@ use crate::{JsonlStore, Pruned, StoreError};
 /// In ms. Nobody takes a day between making a thing and naming it.
 const DAY: i64 = 24 * 60 * 60 * 1000;
 /// An entry of the trash whose removal has begun: it can no longer be restored.
-const GONE: &str = ".gone";
+pub(crate) const GONE: &str = ".gone";
 
 /// Whether anything is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use std::path::{Component, Path, PathBuf};
 use offshoot_session::SessionId;
 use serde::{Deserialize, Serialize};
 
+use crate::collect::GONE;
 use crate::disk::{
     PublishError, create_dirs, missing_dirs, parent, publish, remove_dirs, sync_dir,
 };
@@ -269,6 +270,11 @@ impl JsonlStore {
         loop {
             let name = format!("{}-{number}", now.max(0));
             let entry = self.trash.join(&name);
+            // What is left of an entry of that name is still to be removed, and this one would be in the way of the next.
+            if self.trash.join(format!("{name}{GONE}")).exists() {
+                number += 1;
+                continue;
+            }
             match self.disk.create_dir(&entry) {
                 Ok(()) => return Ok((name, entry)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,

@@ -110,6 +110,7 @@ pub(crate) fn reporting(job: &str, root: &Path, container: Container, seed: u64)
     command(job, root, container)
         .env(SEED, seed.to_string())
         .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
         .spawn()
         .unwrap()
 }

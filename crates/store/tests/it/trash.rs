@@ -394,3 +394,15 @@ fn survives(job: Job, fault: Fault, step: u64) -> bool {
     drop(sound.open(&demo(), NOW).unwrap());
     disk.steps() > step
 }
+
+#[test]
+fn an_entry_never_gets_the_name_of_one_that_is_still_being_removed() {
+    let home = Home::new();
+    let store = home.store(Container::Zstd);
+    let bytes = file_bytes(Container::Zstd, &header("demo"), &[&events(2)]);
+    home.put_log("demo", Container::Zstd, bytes);
+    let trash = home.root().parent().unwrap().join("trash");
+    fs::create_dir_all(trash.join(format!("{NOW}-0.gone/session"))).unwrap();
+    let trashed = store.move_to_trash(&"demo".into(), NOW).unwrap();
+    assert_eq!(trashed.entry, format!("{NOW}-1"));
+}
