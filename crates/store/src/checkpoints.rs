@@ -9,7 +9,7 @@
 //! Nothing is lost if they are: then the session is read. They are kept only for logs that are compressed, current, whole,
 //! and free of findings, and only if those are long enough to be worth it.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{Disk, create_dirs, create_temporary, parent};
 use crate::inode::Inode;
 use crate::prefix::Prefix;
-use crate::{Revision, read};
+use crate::tree::{Found, Place};
+use crate::{JsonlStore, Revision, StoreError, note, read};
 
 /// To be changed whenever the file is not what it was.
 const VERSION: u64 = 1;
@@ -86,7 +87,7 @@ pub(crate) struct Checkpoints {
 }
 
 /// Where a session's checkpoints are in a cache folder.
-pub(crate) fn path_in(cache: &Path, id: &SessionId) -> PathBuf {
+fn path_in(cache: &Path, id: &SessionId) -> PathBuf {
     let name = digest_of(id.as_str().as_bytes()).to_string();
     let name: String = name.chars().take(32).collect();
     cache.join("checkpoints").join(format!("{name}.json"))
@@ -313,4 +314,50 @@ impl Piece {
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
+}
+
+impl JsonlStore {
+    /// Keeps for the next fork what was found out by reading a session.
+    pub(crate) fn remember(
+        &self,
+        id: &SessionId,
+        found: &Found,
+        meta: &Metadata,
+        (header, log): (&SessionHeader, &EventLog),
+        frames: &Prefix,
+    ) {
+        let Some(index) = &self.index else {
+            return;
+        };
+        let (path, dir) = (path_in(index.folder(), id), &found.place.dir);
+        let revision = Revision::of(meta);
+        if Checkpoints::load(&path, dir, revision).is_some_and(|known| known.are_of(frames)) {
+            return;
+        }
+        if let Some(checkpoints) = Checkpoints::of(dir, revision, (header, log), frames) {
+            checkpoints.save(&*self.disk, &path);
+        }
+    }
+
+    /// What a fork consists of, if that is known without reading the session.
+    pub(crate) fn known_cut(
+        &self,
+        id: &SessionId,
+        found: &Found,
+        at: Option<Seq>,
+    ) -> Result<Option<Cut>, StoreError> {
+        let Some(index) = self.index.as_ref().filter(|_| self.links_forks()) else {
+            return Ok(None);
+        };
+        let Place { dir, path } = &found.place;
+        let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
+        // A repair under way makes it another log than its file says. A journal adds one event behind the stored ones, and
+        // nothing to what a cut ahead of that inherits.
+        if note::is_there(dir) {
+            return Ok(None);
+        }
+        let table = path_in(index.folder(), id);
+        let checkpoints = Checkpoints::load(&table, dir, Revision::of(&meta));
+        Ok(checkpoints.and_then(|checkpoints| checkpoints.cut(at)))
+    }
 }

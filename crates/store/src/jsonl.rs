@@ -4,19 +4,12 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use offshoot_format::{
-    CURRENT_VERSION, ChildEvidence, Container, FormatError, Status, StoredSession,
-};
-use offshoot_session::{
-    EventLog, ForkSeed, LogOffset, MAX_SAFE_INTEGER, SeedError, Seq, Session, SessionHeader,
-    SessionId,
-};
+use offshoot_format::{CURRENT_VERSION, ChildEvidence, Container, FormatError, StoredSession};
+use offshoot_session::{ForkSeed, LogOffset, Seq, Session, SessionHeader, SessionId};
 
 use crate::blobs::Blobs;
-use crate::checkpoints::{Checkpoints, Cut, path_in};
-use crate::disk::{Disk, RealDisk, parent, sync_way};
+use crate::disk::{Disk, RealDisk, parent};
 use crate::fork::{store_cut, store_fork};
-use crate::generations::{encode, publish_current, remove_leftovers};
 use crate::index::Index;
 use crate::inode::Inode;
 use crate::journal::{self, Beside, Journal, Outcome, Settle};
@@ -26,14 +19,13 @@ use crate::lock::{Claims, Lock, Locking};
 use crate::logbytes::LogBytes;
 use crate::persistence::{OpenSession, Persistence, ReadSession, SessionWriter, StoredFork};
 use crate::prefix::{Prefix, Written};
-use crate::read::{bytes_of, check_writable, decode, header_of, modified};
-use crate::repair::{Repaired, repair};
+use crate::read::{bytes_of, decode, header_of, modified};
 use crate::summary::Summary;
 use crate::survey::delegator;
 use crate::trash::Choice;
 use crate::tree::{Found, Item, Place, Tree, is_absence};
 use crate::writer::{Beginning, State, Writer};
-use crate::{ForkLayout, Revision, StoreError, note};
+use crate::{ForkLayout, StoreError};
 
 /// The store of one home. A clone is the same store.
 #[derive(Clone, Debug)]
@@ -325,75 +317,7 @@ impl JsonlStore {
         Ok(children)
     }
 
-    /// Keeps for the next fork what was found out by reading a session.
-    fn remember(
-        &self,
-        id: &SessionId,
-        found: &Found,
-        meta: &Metadata,
-        (header, log): (&SessionHeader, &EventLog),
-        frames: &Prefix,
-    ) {
-        let Some(index) = &self.index else {
-            return;
-        };
-        let (path, dir) = (path_in(index.folder(), id), &found.place.dir);
-        let revision = Revision::of(meta);
-        if Checkpoints::load(&path, dir, revision).is_some_and(|known| known.are_of(frames)) {
-            return;
-        }
-        if let Some(checkpoints) = Checkpoints::of(dir, revision, (header, log), frames) {
-            checkpoints.save(&*self.disk, &path);
-        }
-    }
-
-    /// What a fork consists of, if that is known without reading the session.
-    fn known_cut(
-        &self,
-        id: &SessionId,
-        found: &Found,
-        at: Option<Seq>,
-    ) -> Result<Option<Cut>, StoreError> {
-        let Some(index) = self.index.as_ref().filter(|_| self.links_forks()) else {
-            return Ok(None);
-        };
-        let Place { dir, path } = &found.place;
-        let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
-        // A repair under way makes it another log than its file says. A journal adds one event behind the stored ones, and
-        // nothing to what a cut ahead of that inherits.
-        if note::is_there(dir) {
-            return Ok(None);
-        }
-        let table = path_in(index.folder(), id);
-        let checkpoints = Checkpoints::load(&table, dir, Revision::of(&meta));
-        Ok(checkpoints.and_then(|checkpoints| checkpoints.cut(at)))
-    }
-
-    /// Publishes an older log as a current one, and says where that is. The lock is held.
-    fn upgrade(
-        &self,
-        found: &Found,
-        stored: &StoredSession,
-        bytes: &LogBytes,
-    ) -> Result<(Found, LogBytes), StoreError> {
-        let generation = Generation::current(found.generation.container);
-        let path = found.place.dir.join(generation.file_name());
-        let current = encode(&path, generation.container, stored)?;
-        publish_current(
-            &*self.disk,
-            &found.place.path,
-            &bytes.bytes,
-            &path,
-            &current,
-        )?;
-        let place = Place {
-            dir: found.place.dir.clone(),
-            path,
-        };
-        Ok((Found { place, generation }, LogBytes::whole(current)))
-    }
-
-    fn judge(
+    pub(crate) fn judge(
         &self,
         journal: &journal::Found,
         found: &Found,
@@ -460,94 +384,7 @@ impl Persistence for JsonlStore {
     }
 
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError> {
-        // Everything that can be refused is refused before the lock: losing leaves no trace.
-        self.is_ours()?;
-        let mut found = self.tree.find(id)?;
-        let (mut bytes, _) = bytes_of(&found)?;
-        let Place { dir, path } = &found.place;
-        let mut stored = self.admit(id, &found, &bytes)?;
-        check_continuable(id, &stored)?;
-        check_time(path, now)?;
-        check_writable(path)?;
-        let lock = Lock::take(&*self.disk, self.locking, &dir.join(LOCK_NAME), id)?;
-        // Until now somebody else may have been writing: to this log, or a newer one beside it.
-        if self.tree.find(id)?.place.path != *path {
-            return Err(StoreError::Changed { path: path.clone() });
-        }
-        sync_way(&*self.disk, dir, &self.tree.root)?;
-        // They are nobody's and in nobody's way; if they cannot be removed now, then another time.
-        let _ignored = remove_leftovers(&*self.disk, dir);
-        let mut left_out = 0;
-        if stored.status() != Status::Current {
-            left_out = stored.tail.as_ref().map_or(0, |tail| tail.bytes);
-            (found, bytes) = self.upgrade(&found, &stored, &bytes)?;
-            stored = self.admit(id, &found, &bytes)?;
-        }
-        let Place { dir, path } = &found.place;
-        let changed = || StoreError::Changed { path: path.clone() };
-        let disk = &*self.disk;
-        let mut log = disk.open_log(path).map_err(StoreError::io("open", path))?;
-        // A process that was killed may have left what it wrote to the system alone: it is there, and nothing says that a
-        // power cut would not take it away.
-        log.sync().map_err(StoreError::io("make durable", path))?;
-        note::resume(disk, dir, &mut *log, path)?;
-        let (now_bytes, _) = bytes_of(&found)?;
-        if now_bytes != bytes {
-            stored = self.admit(id, &found, &now_bytes)?;
-            check_continuable(id, &stored)?;
-        }
-        let size =
-            |log: &dyn crate::LogFile| log.size().map_err(StoreError::io("read the size of", path));
-        if size(&*log)? != now_bytes.own_size() {
-            return Err(changed());
-        }
-        let journal = journal::Found::in_dir(dir);
-        let (mut settled, mut stray) = (None, None);
-        match journal
-            .as_ref()
-            .map(|journal| self.judge(journal, &found, &stored, &now_bytes))
-        {
-            Some(Outcome::Settled(event)) => settled = Some(event),
-            Some(Outcome::Stray(found)) => stray = Some(found),
-            Some(Outcome::Spent) | None => {}
-        }
-        let Repaired {
-            session,
-            written,
-            mut repair,
-        } = repair(disk, &found, stored, settled, &now_bytes, &mut *log, now)?;
-        match (stray, journal) {
-            (None, Some(journal)) => journal.remove(disk),
-            // Only now: had the repair failed, it would have to be found, and told of, again.
-            (Some(stray), _) => {
-                let aside = journal::move_aside(disk, dir, stray)?;
-                repair.get_or_insert_default().stray = Some(aside);
-            }
-            (None, None) => {}
-        }
-        // What a crash left at the end of an older log stays there: it is not brought up.
-        if left_out > 0 {
-            repair.get_or_insert_default().torn_bytes += left_out;
-        }
-        let writer = Writer {
-            disk: Arc::clone(&self.disk),
-            header: session.header().clone(),
-            container: found.generation.container,
-            locking: self.locking,
-            written,
-            journal: Journal::default(),
-            state: State::Open {
-                size: size(&*log)?,
-                log,
-                _lock: lock,
-            },
-            place: found.place.clone(),
-        };
-        Ok(OpenSession {
-            session,
-            writer: Box::new(writer),
-            repair,
-        })
+        self.open_for_writing(id, now)
     }
 
     fn list(&self, query: &Query) -> Result<Page, StoreError> {
@@ -587,22 +424,4 @@ impl Persistence for JsonlStore {
             );
         }
     }
-}
-
-pub(crate) fn check_continuable(id: &SessionId, stored: &StoredSession) -> Result<(), StoreError> {
-    let refused = |source| StoreError::NotContinuable {
-        id: id.clone(),
-        source,
-    };
-    stored.log.continuable().map_err(refused)
-}
-
-pub(crate) fn check_time(path: &Path, now: i64) -> Result<(), StoreError> {
-    if now.unsigned_abs() > MAX_SAFE_INTEGER {
-        return Err(StoreError::Seed {
-            path: path.to_owned(),
-            source: SeedError::Time(now),
-        });
-    }
-    Ok(())
 }

@@ -53,6 +53,7 @@ mod lock;
 mod logbytes;
 mod memory;
 mod note;
+mod opening;
 mod persistence;
 mod prefix;
 mod prune;

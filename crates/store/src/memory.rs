@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use offshoot_format::{Container, StoredSession, decode_as};
 use offshoot_session::{Event, ForkSeed, LogOffset, SessionHeader, SessionId};
 
-use crate::jsonl::{check_continuable, check_time};
 use crate::layout::session_dir;
 use crate::listing::{Listed, Page, Query};
 use crate::lock::{Claim, Claims};
+use crate::opening::{check_continuable, check_time};
 use crate::persistence::{OpenSession, Persistence, ReadSession, Repair, SessionWriter};
 use crate::writer::{check_follows, check_seed};
 use crate::{Prefix, StoreError};
