@@ -149,8 +149,9 @@ impl Blobs {
             match publish(disk, &path, bytes) {
                 Ok(_) => return Ok(id),
                 Err(PublishError::Taken) => {}
-                Err(PublishError::Failed(error) | PublishError::Unknown { failed: error, .. }) => {
-                    return Err(StoreError::io("create", path)(error));
+                Err(error) => {
+                    let taken = || StoreError::FileExists { path: path.clone() };
+                    return Err(error.at(&path, taken));
                 }
             }
         }

@@ -87,7 +87,7 @@ pub(crate) struct Checkpoints {
 }
 
 /// Where a session's checkpoints are in a cache folder.
-fn path_in(cache: &Path, id: &SessionId) -> PathBuf {
+pub(crate) fn path_in(cache: &Path, id: &SessionId) -> PathBuf {
     let name = digest_of(id.as_str().as_bytes()).to_string();
     let name: String = name.chars().take(32).collect();
     cache.join("checkpoints").join(format!("{name}.json"))

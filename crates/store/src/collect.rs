@@ -1,33 +1,36 @@
 //! Removing for good what nobody can ask for any more (`offshoot gc`): old trash, what processes have left half done, the
 //! rest of the logs that only forks still use, and blobs that nothing names.
 //!
+//! In a home that another tool may use too, which is one without the marker, only the trash is looked at: nobody else has made
+//! that. Everywhere a file is known by a name that only this program gives; any other stays.
+//!
 //! It is safe beside writers, readers and forks. A session's own log is never touched. What somebody may be about to name or
 //! to publish is protected by its age ([`DAY`]) and by the session's lock. The age of a thing is what the clock says now
 //! less the latest moment that there is evidence of, so that a clock which was set back, now or then, keeps things too long
 //! and never removes one too early. What cannot be read is kept, with everything that it might need, and said.
+
+mod looks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use offshoot_format::{Container, stored_lines};
 use offshoot_session::SessionId;
 
-use crate::bases::bases_in;
 use crate::blobs::BlobId;
+use crate::checkpoints::path_in;
 use crate::disk::sync_dir;
-use crate::generations::container_of;
 use crate::inode::{Inode, links};
-use crate::layout::LOCK_NAME;
+use crate::layout::{LOCK_NAME, encode_id, is_written_here};
 use crate::lock::Lock;
-use crate::note;
-use crate::prune::{Bases, is_base, is_own_log, prune};
-use crate::read::whole;
+use crate::prune::{is_base, is_own_log, prune};
 use crate::trash::{SESSION, entry_of};
 use crate::tree::id_of;
-use crate::walk::{Walk, age, children, is_draft, name_of, session_dirs};
+use crate::walk::{age, children, drafted, name_of, session_dirs};
 use crate::{JsonlStore, Pruned, StoreError};
+
+use looks::{Gathered, LOOKS, gather_bases, named_in};
 
 /// In ms. Nobody takes a day between making a thing and naming it.
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -41,6 +44,16 @@ pub enum Collecting {
     Remove,
     /// Only say what would be removed; nothing is written.
     DryRun,
+}
+
+/// What was looked through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole home.
+    #[default]
+    Home,
+    /// The trash alone, because the home is not one that Offshoot created: what lies elsewhere may be another tool's.
+    Trash,
 }
 
 /// What a thing was that was removed.
@@ -59,6 +72,8 @@ pub enum Garbage {
     Draft,
     /// A base of a fork that was never finished.
     Base,
+    /// The directory of a session that was never created.
+    Directory,
     /// A blob that nothing names.
     Blob(BlobId),
 }
@@ -86,6 +101,8 @@ pub struct Kept {
 /// What was collected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
+    /// Where it was looked for.
+    pub scope: Scope,
     /// What was removed.
     pub removed: Vec<Removed>,
     /// What was cut down to what forks still use.
@@ -99,7 +116,8 @@ pub struct Collected {
 impl JsonlStore {
     /// Removes for good: sessions that were deleted at least `older_than` ms ago; what is left of drafts, forks and deletions that a
     /// crash has cut off, if it is a day old; of the logs that only forks use whatever they do not use; and blobs that no
-    /// session names, here or in the trash, if they are a day old. `now` is in ms since the epoch.
+    /// session names, here or in the trash, if they are a day old. `now` is in ms since the epoch. In a home without the
+    /// [marker](crate::HOME_MARKER) it removes nothing outside of the trash.
     ///
     /// What cannot be removed is reported and stops nothing else. Running it again finishes what a crash has cut off.
     ///
@@ -120,6 +138,10 @@ impl JsonlStore {
             done: Collected::default(),
         };
         sweep.trash(i64::try_from(older_than).unwrap_or(i64::MAX))?;
+        if !self.is_ours()? {
+            sweep.done.scope = Scope::Trash;
+            return Ok(sweep.done);
+        }
         sweep.leftovers();
         sweep.bases();
         sweep.blobs();
@@ -148,6 +170,7 @@ impl Sweep<'_> {
             };
             self.keep(path, problem.to_string());
         }
+        let mut gone = Vec::new();
         for one in trash.sessions {
             let entry = self.store.trash.join(&one.entry);
             let age = match last_sign(&entry, self.now) {
@@ -160,8 +183,12 @@ impl Sweep<'_> {
             if age < older_than {
                 continue;
             }
+            gone.push((one.id.clone(), self.store.tree.root.join(one.project)));
             let (id, deleted_at) = (one.id, one.deleted_at);
             self.remove_entry(&entry, Garbage::Session { id, deleted_at });
+        }
+        if self.collecting == Collecting::Remove {
+            self.forget(gone);
         }
         let entries =
             children(&self.store.trash).map_err(StoreError::io("list", &self.store.trash))?;
@@ -174,6 +201,28 @@ impl Sweep<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Removes from the cache what is remembered of sessions that are gone for good, each with the project that it was in,
+    /// unless there is another one in its place. Whoever has deleted it need not have had a cache.
+    fn forget(&self, gone: Vec<(SessionId, PathBuf)>) {
+        let Some(index) = &self.store.index else {
+            return;
+        };
+        let mut dirs = Vec::new();
+        for (id, project) in gone {
+            let Ok(name) = encode_id(&id) else {
+                continue;
+            };
+            dirs.push(project.join(name));
+            let is_free = matches!(self.store.tree.find(&id), Err(StoreError::NotFound { .. }));
+            if is_free {
+                // Another time it is nobody's either, and found by nobody.
+                let _ignored = self.store.disk.remove(&path_in(index.folder(), &id));
+            }
+        }
+        dirs.retain(|dir| !dir.exists());
+        self.store.forget(&dirs);
     }
 
     /// Whether an entry has no session, and has had none for so long that nobody is about to put one there.
@@ -221,29 +270,20 @@ impl Sweep<'_> {
             self.keep(path, error.to_string());
         }
         for dir in dirs {
-            let Ok(found) = children(&dir) else {
-                // What follows says so too.
-                continue;
-            };
-            let has_log = found.iter().any(|path| is_own_log(name_of(path)));
-            // A base whose fork was not published by the time that a day has passed.
-            let is_orphan = |path: &Path| !has_log && is_base(path) && is_old(&dir, self.now);
-            let old = |path: &PathBuf| {
-                (is_draft(path) && is_old(path, self.now) && is_old(&dir, self.now))
-                    || is_orphan(path)
-            };
-            let old: Vec<_> = found.iter().filter(|path| old(path)).collect();
-            if old.is_empty() {
+            if self.left_in(&dir) == Left::default() {
                 continue;
             }
+            // Nobody creates a session meanwhile. The lock in the directory alone would not do: there may be none yet.
+            let naming = Lock::directory(&self.store.tree.root);
             match self.lock(&dir) {
+                Ok(None) if naming.is_none() => {}
                 Ok(_lock) => {
-                    for path in old {
-                        let what = match is_draft(path) {
-                            true => Garbage::Draft,
-                            false => Garbage::Base,
-                        };
-                        self.remove(path, path, what);
+                    let left = self.left_in(&dir);
+                    for (path, what) in left.files {
+                        self.remove(&path, &path, what);
+                    }
+                    if left.is_husk {
+                        self.remove_husk(&dir);
                     }
                 }
                 // Whoever has it may be just writing them.
@@ -253,36 +293,78 @@ impl Sweep<'_> {
         }
     }
 
-    /// The lock of a session; of one that has no lock file only if something is removed, because a dry run creates nothing.
+    /// What has been left in a directory long ago. One that cannot be listed is named by what follows.
+    fn left_in(&self, dir: &Path) -> Left {
+        if !is_old(dir, self.now) {
+            return Left::default();
+        }
+        let Ok(found) = children(dir) else {
+            return Left::default();
+        };
+        let has_log = found.iter().any(|path| is_own_log(name_of(path)));
+        let garbage = |path: PathBuf| {
+            let name = name_of(&path);
+            let is_ours = |name| is_written_here(name) || is_base(name);
+            if drafted(name).is_some_and(is_ours) {
+                return is_old(&path, self.now).then_some((path, Garbage::Draft));
+            }
+            // A base whose fork was not published by the time that a day has passed.
+            (!has_log && is_base(name)).then_some((path, Garbage::Base))
+        };
+        let others: Vec<_> = found
+            .into_iter()
+            .filter(|path| name_of(path) != LOCK_NAME)
+            .collect();
+        let count = others.len();
+        let files: Vec<_> = others.into_iter().filter_map(garbage).collect();
+        Left {
+            is_husk: files.len() == count,
+            files,
+        }
+    }
+
+    /// Removes a directory in which only a lock is, which is held.
+    fn remove_husk(&mut self, dir: &Path) {
+        let disk = &*self.store.disk;
+        let removed = match self.collecting {
+            Collecting::DryRun => Ok(()),
+            Collecting::Remove => absent_is_fine(disk.remove(&dir.join(LOCK_NAME)))
+                .and_then(|()| absent_is_fine(disk.remove_dir(dir))),
+        };
+        self.doomed.insert(dir.to_owned());
+        match removed {
+            Ok(()) => self.done.removed.push(Removed {
+                what: Garbage::Directory,
+                path: dir.to_owned(),
+                freed: 0,
+            }),
+            Err(error) => self.keep(dir.to_owned(), format!("it could not be removed: {error}")),
+        }
+    }
+
+    /// The lock of a session. Where there is no lock file nobody is writing, and none is created.
     fn lock(&self, dir: &Path) -> Result<Option<Lock>, StoreError> {
         let path = dir.join(LOCK_NAME);
-        if self.collecting == Collecting::DryRun && !path.exists() {
+        if fs::symlink_metadata(&path).is_err() {
             return Ok(None);
         }
         Lock::take(&*self.store.disk, self.store.locking, &path, &id_of(dir)).map(Some)
     }
 
     fn bases(&mut self) {
-        let (mut dirs, problems) = session_dirs(&self.store.tree.root);
-        dirs.extend(self.trashed_dirs());
-        let mut bases = Bases::default();
-        let mut failed = problems
-            .into_iter()
-            .map(|(path, error)| (path, error.to_string()))
-            .collect::<Vec<_>>();
-        for dir in dirs {
-            let recorded = bases_in(&dir);
-            if let Err(error) = &recorded {
-                // Its bases then count as a whole.
-                self.keep(dir.clone(), error.to_string());
-            }
-            if let Err(error) = bases.add(&dir, &recorded.unwrap_or_default(), &self.doomed) {
-                failed.push((dir, error.to_string()));
-            }
+        let looks = LOOKS.into_iter();
+        let looks = looks.map(|look| (look, look.roots(self.store, &self.doomed)));
+        let Gathered {
+            bases,
+            failed,
+            unread,
+        } = gather_bases(looks, &self.doomed);
+        for Kept { path, reason } in unread {
+            self.keep(path, reason);
         }
         for pruned in bases.overlong() {
             let base = pruned.bases[0].clone();
-            if let Some((path, reason)) = failed.first() {
+            if let Some(Kept { path, reason }) = failed.first() {
                 let reason = format!("`{}` may be the log of a session: {reason}", path.display());
                 self.keep(base, reason);
                 continue;
@@ -313,25 +395,17 @@ impl Sweep<'_> {
         links(&meta).saturating_sub(unlinked.copied().unwrap_or(0))
     }
 
-    /// The directories of deleted sessions that stay.
-    fn trashed_dirs(&self) -> Vec<PathBuf> {
-        let entries = self.store.entries().unwrap_or_default().into_iter();
-        entries
-            .map(|entry| self.store.trash.join(entry))
-            .filter(|entry| !self.doomed.contains(entry))
-            .map(|entry| entry.join(SESSION))
-            .collect()
-    }
-
     fn blobs(&mut self) {
         let files = match children(&self.store.blobs) {
             Ok(files) => files,
             Err(error) => return self.keep(self.store.blobs.clone(), error.to_string()),
         };
-        let (drafts, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|path| is_draft(path));
-        for draft in drafts {
-            if is_old(&draft, self.now) {
-                self.remove(&draft, &draft, Garbage::Draft);
+        for path in &files {
+            let is_ours = drafted(name_of(path))
+                .and_then(BlobId::of_file_name)
+                .is_some();
+            if is_ours && is_old(path, self.now) {
+                self.remove(path, path, Garbage::Draft);
             }
         }
         let blob = |path: PathBuf| Some((BlobId::of_file_name(name_of(&path))?, path));
@@ -340,7 +414,9 @@ impl Sweep<'_> {
         if old.is_empty() {
             return;
         }
-        let named = match self.named() {
+        let looks = LOOKS.into_iter();
+        let looks = looks.map(|look| look.roots(self.store, &self.doomed));
+        let named = match named_in(looks) {
             Ok(named) => named,
             Err(why) => {
                 let reason = format!(
@@ -358,29 +434,6 @@ impl Sweep<'_> {
                 self.remove(&path, &path, Garbage::Blob(id));
             }
         }
-    }
-
-    /// The blobs that any session names, here or in the trash; or the first file of which that cannot be told.
-    fn named(&self) -> Result<BTreeSet<BlobId>, Kept> {
-        let mut walk = Walk::default();
-        walk.enter(&self.store.tree.root);
-        for dir in self.trashed_dirs() {
-            walk.enter(&dir);
-        }
-        if let Some((path, error)) = walk.problems.into_iter().next() {
-            let reason = error.to_string();
-            return Err(Kept { path, reason });
-        }
-        let mut named = BTreeSet::new();
-        for path in walk.files {
-            match references_of(&path) {
-                Ok(found) => named.extend(found),
-                // It was somebody's draft a moment ago, and is now there under its own name.
-                Err(_) if is_draft(&path) && !path.exists() => {}
-                Err(reason) => return Err(Kept { path, reason }),
-            }
-        }
-        Ok(named)
     }
 
     fn keep(&mut self, path: PathBuf, reason: String) {
@@ -446,6 +499,14 @@ impl Sweep<'_> {
     }
 }
 
+/// What was left in a session's directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Left {
+    files: Vec<(PathBuf, Garbage)>,
+    /// Whether nothing else is in it besides a lock: no session was ever created there.
+    is_husk: bool,
+}
+
 fn absent_is_fine(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -473,27 +534,4 @@ fn last_sign(entry: &Path, now: i64) -> io::Result<i64> {
         }
     }
     Ok(youngest)
-}
-
-/// The blobs that a file names, however damaged it is, or why that cannot be told.
-fn references_of(path: &Path) -> Result<BTreeSet<BlobId>, String> {
-    let bytes = whole(path).map_err(|error| error.to_string())?;
-    let mut named = references_in(container_of(path, &bytes), &bytes)?;
-    // A repair may hold what stands nowhere else for a moment.
-    let dir = crate::disk::parent(path);
-    if let Some(pending) = note::pending(dir, &bytes) {
-        named.extend(references_in(container_of(path, &bytes), &pending)?);
-    }
-    Ok(named)
-}
-
-fn references_in(container: Container, bytes: &[u8]) -> Result<BTreeSet<BlobId>, String> {
-    let mut named: BTreeSet<_> = BlobId::references_in(bytes).collect();
-    if container == Container::Zstd {
-        for line in stored_lines(container, bytes) {
-            let line = line.map_err(|error| error.to_string())?;
-            named.extend(BlobId::references_in(&line.text));
-        }
-    }
-    Ok(named)
 }

@@ -257,8 +257,11 @@ pub(crate) fn missing_dirs(dir: &Path) -> Vec<PathBuf> {
 /// Takes back the creation of directories, as far as nobody has put anything into them meanwhile.
 pub(crate) fn remove_dirs(disk: &dyn Disk, created: &[PathBuf]) {
     for dir in created {
-        if disk.remove_dir(dir).is_err() {
-            return;
+        match disk.remove_dir(dir) {
+            // It has not come to that.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => return,
+            Ok(()) => {}
         }
     }
 }
@@ -272,6 +275,21 @@ pub(crate) enum PublishError {
     Failed(io::Error),
     /// The file may be there or not.
     Unknown { failed: io::Error, undo: io::Error },
+}
+
+impl PublishError {
+    /// What to tell of it, if this is what it means that the name is `taken`.
+    pub(crate) fn at(self, path: &Path, taken: impl FnOnce() -> StoreError) -> StoreError {
+        match self {
+            Self::Taken => taken(),
+            Self::Failed(error) => StoreError::io("create", path)(error),
+            Self::Unknown { failed, undo } => StoreError::Poisoned {
+                path: path.to_owned(),
+                append: failed.to_string(),
+                rollback: undo.to_string(),
+            },
+        }
+    }
 }
 
 /// Writes a file under a temporary name and links it into place: afterwards it is there whole and durable, or not at all.
@@ -359,20 +377,33 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// A file that nobody else has: the process and a counter, twelve hex digits as readers expect them. A name that an
-/// earlier process with the same number has left behind is passed over.
+/// A file that nobody else has.
 pub(crate) fn create_temporary(
     disk: &dyn Disk,
     path: &Path,
 ) -> io::Result<(PathBuf, Box<dyn LogFile>)> {
+    with_temporary_name(path, |name| disk.create_file(name))
+}
+
+/// A second name of a file, that nobody else has; of one that is to replace `path`.
+pub(crate) fn link_temporary(disk: &dyn Disk, from: &Path, path: &Path) -> io::Result<PathBuf> {
+    with_temporary_name(path, |name| disk.link(from, name)).map(|(name, ())| name)
+}
+
+/// Gives something a temporary name: the process and a counter, twelve hex digits as readers expect them. A name that an
+/// earlier process with the same number has left behind is passed over.
+fn with_temporary_name<T>(
+    path: &Path,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     loop {
         let count = COUNTER.fetch_add(1, Ordering::Relaxed) & 0xFFFF;
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{:08x}{count:04x}.tmp", std::process::id()));
-        match disk.create_file(Path::new(&name)) {
-            Ok(file) => return Ok((name.into(), file)),
+        match make(Path::new(&name)) {
+            Ok(made) => return Ok((name.into(), made)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

@@ -10,7 +10,7 @@ use offshoot_format::{Container, FormatError, StoredSession, decode_as};
 use offshoot_session::{LogOffset, SessionId};
 
 use crate::blobs::{BlobId, Blobs};
-use crate::disk::{PublishError, RealDisk, create_dirs, parent, publish};
+use crate::disk::{RealDisk, create_dirs, parent, publish};
 use crate::logbytes::LogBytes;
 use crate::{JsonlStore, StoreError};
 
@@ -135,15 +135,7 @@ impl Source<'_> {
 
     fn publish(&self, to: &Path, bytes: &[u8]) -> Result<Exported, StoreError> {
         create_dirs(&RealDisk, parent(to))?;
-        publish(&RealDisk, to, bytes).map_err(|error| match error {
-            PublishError::Taken => taken(to),
-            PublishError::Failed(error) => StoreError::io("create", to)(error),
-            PublishError::Unknown { failed, undo } => StoreError::Poisoned {
-                path: to.to_owned(),
-                append: failed.to_string(),
-                rollback: undo.to_string(),
-            },
-        })?;
+        publish(&RealDisk, to, bytes).map_err(|error| error.at(to, || taken(to)))?;
         Ok(Exported {
             path: to.to_owned(),
             bytes: bytes.len() as u64,

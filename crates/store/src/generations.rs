@@ -15,9 +15,10 @@ use offshoot_format::{
 use offshoot_session::SessionHeader;
 
 use crate::disk::{Disk, Draft, PublishError, RealDisk, create_dirs};
-use crate::layout::{Generation, LOCK_NAME, session_dir};
+use crate::layout::{Generation, LOCK_NAME, is_written_here, session_dir};
 use crate::lock::{Lock, Locking};
 use crate::logbytes::LogBytes;
+use crate::walk::{drafted, name_of};
 use crate::{JsonlStore, StoreError};
 
 /// What a session that was brought up in memory looks like as a current file.
@@ -60,25 +61,19 @@ pub(crate) fn publish_current(
         draft.discard();
         return Err(error);
     }
-    match draft.publish() {
-        Ok(_) => Ok(true),
-        Err(PublishError::Taken) => {
-            let there = fs::read(path).map_err(StoreError::io("read", path))?;
-            match is_same_session(path, &there, bytes) {
-                true => Ok(false),
-                false => Err(StoreError::GenerationConflict {
-                    older: source.to_owned(),
-                    target: path.to_owned(),
-                }),
-            }
+    let Err(error) = draft.publish() else {
+        return Ok(true);
+    };
+    if matches!(error, PublishError::Taken) {
+        let there = fs::read(path).map_err(StoreError::io("read", path))?;
+        if is_same_session(path, &there, bytes) {
+            return Ok(false);
         }
-        Err(PublishError::Failed(error)) => Err(StoreError::io("create", path)(error)),
-        Err(PublishError::Unknown { failed, undo }) => Err(StoreError::Poisoned {
-            path: path.to_owned(),
-            append: failed.to_string(),
-            rollback: undo.to_string(),
-        }),
     }
+    Err(error.at(path, || StoreError::GenerationConflict {
+        older: source.to_owned(),
+        target: path.to_owned(),
+    }))
 }
 
 /// Whether a file holds these bytes.
@@ -212,28 +207,9 @@ pub(crate) fn container_of(path: &Path, bytes: &[u8]) -> Container {
 /// Removes what an earlier migration that was cut off has left in a session's directory. Whoever calls this holds the lock,
 /// so nobody is writing there.
 pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    let current = [
-        Generation::current(Container::Raw),
-        Generation::current(Container::Zstd),
-        Generation::BRANCH,
-    ];
-    let current = current.map(Generation::file_name);
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        let is_leftover = current.iter().any(|log| {
-            let rest = name
-                .strip_prefix(log.as_str())
-                .and_then(|rest| rest.strip_prefix('.'));
-            let hex = rest.and_then(|rest| rest.strip_suffix(".tmp"));
-            hex.is_some_and(|hex| {
-                hex.len() == 12 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
-            })
-        });
-        if is_leftover {
+        if drafted(name_of(&path)).is_some_and(is_written_here) {
             disk.remove(&path)?;
         }
     }

@@ -6,7 +6,8 @@
 //!
 //! One file per home, named from the path of its sessions: `<cache>/<hash>/index.v1.jsonl`. The first line says whose it
 //! is, every other one holds a row, with a checksum in front of it. What is new is appended; of two rows of a session the
-//! last counts. When more than half of the lines are out of date the file is written anew and renamed into place.
+//! last counts. The file is written anew and renamed into place when more than half of the lines are out of date; and when a
+//! session is gone: its title is a person's words, and they are not kept of what was deleted.
 
 mod row;
 
@@ -90,8 +91,13 @@ impl Index {
         let mut state = self.state();
         let state = state.get_or_insert_with(|| self.load());
         let rows = Arc::make_mut(&mut state.rows);
+        let before = rows.len();
         for key in gone {
             rows.remove(key);
+        }
+        let is_less = rows.len() < before;
+        if fresh.is_empty() && !is_less {
+            return;
         }
         let mut added = String::new();
         let count = fresh.len();
@@ -100,7 +106,7 @@ impl Index {
             rows.insert(key, Arc::new(row));
         }
         let lines = state.lines.map(|lines| lines + count);
-        let fits = lines.filter(|lines| *lines <= 2 * rows.len() + LEFTOVERS);
+        let fits = lines.filter(|lines| !is_less && *lines <= 2 * rows.len() + LEFTOVERS);
         // What cannot be written is read again another time.
         state.lines = match fits {
             Some(lines) if added.is_empty() || self.append(&added) => Some(lines),

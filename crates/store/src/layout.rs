@@ -7,7 +7,7 @@ use offshoot_session::{SessionHeader, SessionId};
 
 use crate::StoreError;
 
-/// The lock beside a log. It is never deleted and has no content.
+/// The lock beside a log. It is never deleted as long as there is a log, and has no content.
 pub(crate) const LOCK_NAME: &str = "session.lock";
 /// In a home, beside the sessions: Offshoot created it, and no other tool reads it.
 pub const HOME_MARKER: &str = "offshoot-home";
@@ -115,6 +115,16 @@ impl Generation {
             form: Form::SelfContained,
         })
     }
+}
+
+/// Whether a log of this name is one that this program writes.
+pub(crate) fn is_written_here(name: &str) -> bool {
+    let ours = [
+        Generation::current(Container::Raw),
+        Generation::current(Container::Zstd),
+        Generation::BRANCH,
+    ];
+    Generation::parse(name).is_some_and(|generation| ours.contains(&generation))
 }
 
 /// A number from 1 on without leading zeros.

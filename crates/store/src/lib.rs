@@ -76,7 +76,7 @@ pub use behind::{
     Clock, Closed, Completion, Inlet, Stored, Unstored, WriteBehind, WriteListener, WriterThread,
 };
 pub use blobs::{BlobId, Blobs};
-pub use collect::{Collected, Collecting, Garbage, Kept, Removed};
+pub use collect::{Collected, Collecting, Garbage, Kept, Removed, Scope};
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;
 pub use export::{Exported, export_file};

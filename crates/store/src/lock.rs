@@ -1,7 +1,7 @@
 //! One writer: a kernel lock on `session.lock` (`reference/persistence.md` §1.10).
 //!
 //! The lock is `flock`, shared with DSH. It is held while the file is open and falls with the process; the file is never
-//! deleted. After locking, the inode behind the path is compared with the locked one: a directory that was swapped
+//! deleted where there is a log. After locking, the inode behind the path is compared with the locked one: a directory that was swapped
 //! meanwhile must not leave two writers with two locks.
 //!
 //! Losing leaves no trace. The error names the process that has the lock, where the system tells (`/proc/locks`).

@@ -14,12 +14,14 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use offshoot_format::base_name;
+
 use crate::StoreError;
 use crate::bases::BaseLink;
-use crate::disk::{Disk, Draft, parent};
+use crate::disk::{Disk, Draft, link_temporary, parent};
 use crate::inode::Inode;
 use crate::layout::Generation;
-use crate::walk::{children, name_of};
+use crate::walk::{children, drafted, name_of};
 
 /// A file that was replaced by its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +56,10 @@ impl Bases {
         for path in children(dir).map_err(|error| failed(dir, error))? {
             let recorded = recorded.iter().filter(|base| base.path == path);
             let recorded = recorded.max_by_key(|base| base.bytes);
-            let is_own = is_own_log(name_of(&path));
-            if (!is_own && !is_base(&path)) || gone.contains(&path) {
+            let name = name_of(&path);
+            let is_own = is_own_log(name);
+            let is_base = is_base(drafted(name).unwrap_or(name));
+            if (!is_own && !is_base) || gone.contains(&path) {
                 continue;
             }
             let inode = match fs::metadata(&path) {
@@ -83,12 +87,19 @@ impl Bases {
             .iter()
             .filter(|(inode, _)| !self.kept.contains(inode));
         let mut overlong = Vec::new();
-        for (_, bases) in nobodys {
-            let counts = bases.iter().map(|base| base.bytes).max().unwrap_or(0);
-            let was = fs::metadata(&bases[0].path).map_or(0, |meta| meta.len());
+        for (inode, known) in nobodys {
+            let counts = known.iter().map(|base| base.bytes).max().unwrap_or(0);
+            // The session may have been moved since, and be known in the other place too.
+            let is_it = |path: &PathBuf| {
+                fs::metadata(path).is_ok_and(|meta| Inode::of(&meta).as_ref() == Some(inode))
+            };
+            let paths = known.iter().map(|base| base.path.clone());
+            let bases: Vec<_> = paths.filter(is_it).collect();
+            let was = bases.first().and_then(|base| fs::metadata(base).ok());
+            let was = was.map_or(0, |meta| meta.len());
             if was > counts {
                 overlong.push(Pruned {
-                    bases: bases.iter().map(|base| base.path.clone()).collect(),
+                    bases,
                     was,
                     is: counts,
                 });
@@ -115,17 +126,9 @@ pub(crate) fn prune(disk: &dyn Disk, pruned: &Pruned) -> Result<(), StoreError> 
 
 /// Gives a base the new file, in one step.
 fn replace(disk: &dyn Disk, new: &Path, base: &Path) -> io::Result<()> {
-    let mut second = base.as_os_str().to_owned();
-    // What an earlier attempt has left under this name may be anything.
-    second.push(format!(".{:08x}ffff.tmp", std::process::id()));
-    let second = Path::new(&second);
-    match disk.remove(second) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    disk.link(new, second)?;
-    if let Err(error) = disk.rename(second, base) {
-        let _ignored = disk.remove(second);
+    let second = link_temporary(disk, new, base)?;
+    if let Err(error) = disk.rename(&second, base) {
+        let _ignored = disk.remove(&second);
         return Err(error);
     }
     disk.sync_dir(parent(base))
@@ -145,11 +148,10 @@ pub(crate) fn is_own_log(name: &str) -> bool {
     Generation::parse(name).is_some()
 }
 
-/// Whether a file of this name is a base: `base-<n>.jsonl.zstd`, also of one that is being made.
-pub(crate) fn is_base(path: &Path) -> bool {
-    let name = name_of(path);
+/// Whether a file of this name is a base: `base-<n>.jsonl.zstd`, and no other.
+pub(crate) fn is_base(name: &str) -> bool {
     let number = name
         .strip_prefix("base-")
-        .and_then(|name| name.split_once('.'));
-    number.is_some_and(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|name| name.split_once('.')?.0.parse().ok());
+    number.is_some_and(|number| base_name(number) == name)
 }

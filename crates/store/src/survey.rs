@@ -398,7 +398,7 @@ impl<T: Clone> Part<'_, T> {
 }
 
 /// The name of a directory's row; `None` if the directory's own is not UTF-8.
-fn key_of<'a>(root: &Path, dir: &'a Path) -> Option<&'a str> {
+pub(crate) fn key_of<'a>(root: &Path, dir: &'a Path) -> Option<&'a str> {
     dir.strip_prefix(root).ok()?.to_str()
 }
 

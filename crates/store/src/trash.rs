@@ -18,11 +18,11 @@ use offshoot_session::SessionId;
 use serde::{Deserialize, Serialize};
 
 use crate::collect::GONE;
-use crate::disk::{
-    PublishError, create_dirs, missing_dirs, parent, publish, remove_dirs, sync_dir,
-};
+use crate::disk::{create_dirs, missing_dirs, parent, publish, remove_dirs, sync_dir};
 use crate::layout::{LOCK_NAME, encode_id};
 use crate::lock::Lock;
+use crate::survey::key_of;
+use crate::walk::is_husk;
 use crate::{JsonlStore, StoreError};
 
 /// The session's directory in an entry.
@@ -94,6 +94,7 @@ impl JsonlStore {
     /// As [`Persistence::delete`](crate::Persistence::delete). The session is in its place then, unless the error says that
     /// it could not be moved back there.
     pub fn move_to_trash(&self, id: &SessionId, now: i64) -> Result<Trashed, StoreError> {
+        self.is_ours()?;
         let disk = &*self.disk;
         let found = self.tree.find(id)?;
         let dir = &found.place.dir;
@@ -110,7 +111,9 @@ impl JsonlStore {
         if moved.is_err() && dir.exists() && disk.sync_dir(parent(dir)).is_ok() {
             self.remove_entry(&self.trash.join(&trashed.entry));
         }
-        moved.map(|()| trashed)
+        moved?;
+        self.forget(&[dir.clone()]);
+        Ok(trashed)
     }
 
     /// Brings a deleted session back to where it was.
@@ -122,6 +125,7 @@ impl JsonlStore {
         id: &SessionId,
         choice: &Choice,
     ) -> Result<Restored, StoreError> {
+        self.is_ours()?;
         let disk = &*self.disk;
         let Trash { sessions, problems } = self.trashed()?;
         let mut others: Vec<_> = sessions.into_iter().filter(|one| one.id == *id).collect();
@@ -142,7 +146,8 @@ impl JsonlStore {
         let _naming = Lock::directory(&self.tree.root);
         let moved = self
             .check_place_free(id, &path)
-            .and_then(|()| self.move_dir("move out of the trash", &from.path, &path));
+            .and_then(|()| self.clear_husk(id, &path))
+            .and_then(|_lock| self.move_dir("move out of the trash", &from.path, &path));
         moved.inspect_err(|_| remove_dirs(disk, &created))?;
         self.remove_entry(&self.trash.join(&from.entry));
         Ok(Restored { from, path, others })
@@ -198,6 +203,16 @@ impl JsonlStore {
         Ok(names)
     }
 
+    /// Lets the index go of what it knows of sessions that were in these directories.
+    pub(crate) fn forget(&self, dirs: &[PathBuf]) {
+        let Some(index) = &self.index else {
+            return;
+        };
+        let keys = dirs.iter().filter_map(|dir| key_of(&self.tree.root, dir));
+        let keys: Vec<_> = keys.map(str::to_owned).collect();
+        index.remember(Vec::new(), &keys);
+    }
+
     /// Moves a session's directory durably, or leaves it where it is.
     fn move_dir(&self, action: &'static str, from: &Path, to: &Path) -> Result<(), StoreError> {
         let disk = &*self.disk;
@@ -215,14 +230,29 @@ impl JsonlStore {
 
     fn check_place_free(&self, id: &SessionId, dir: &Path) -> Result<(), StoreError> {
         self.tree.check_free(id)?;
-        // A directory without a log, which is no session, but in the way.
         match fs::symlink_metadata(dir) {
-            Ok(_) => Err(StoreError::AlreadyExists {
-                id: id.clone(),
-                path: dir.to_owned(),
-            }),
-            Err(_) => Ok(()),
+            // A directory without a log is no session, but what is in it may be somebody's.
+            Ok(meta) if !meta.is_dir() || !is_husk(dir).unwrap_or(false) => {
+                Err(StoreError::AlreadyExists {
+                    id: id.clone(),
+                    path: dir.to_owned(),
+                })
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// Makes room where somebody who is gone was about to create a session, and holds the lock that lay there.
+    fn clear_husk(&self, id: &SessionId, dir: &Path) -> Result<Option<Lock>, StoreError> {
+        let path = dir.join(LOCK_NAME);
+        if fs::symlink_metadata(&path).is_err() {
+            return Ok(None);
+        }
+        let lock = Lock::take(&*self.disk, self.locking, &path, id)?;
+        self.disk
+            .remove(&path)
+            .map_err(StoreError::io("remove", path))?;
+        Ok(Some(lock))
     }
 
     /// An entry with a note and nothing else, durable.
@@ -245,12 +275,9 @@ impl JsonlStore {
         let mut text = serde_json::to_vec(&note).expect("BUG: texts and a number are JSON");
         text.push(b'\n');
         let path = entry.join(NOTE);
-        let written = publish(disk, &path, &text).map_err(|error| match error {
-            PublishError::Taken => io::ErrorKind::AlreadyExists.into(),
-            PublishError::Failed(error) | PublishError::Unknown { failed: error, .. } => error,
-        });
-        let written = written
-            .map_err(StoreError::io("create", &path))
+        let taken = || StoreError::FileExists { path: path.clone() };
+        let written = publish(disk, &path, &text)
+            .map_err(|error| error.at(&path, taken))
             .and_then(|_| sync_dir(disk, &self.trash));
         if let Err(error) = written {
             self.remove_entry(&entry);

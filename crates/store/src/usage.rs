@@ -121,7 +121,7 @@ impl Count {
             };
             let is_log = match version(&path) {
                 Some(version) => Some(version) == top,
-                None => is_base(&path),
+                None => is_base(name_of(&path)),
             };
             let part = match (links(&meta) > 1, is_log) {
                 (true, _) => &mut session.shared,

@@ -7,6 +7,8 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::layout::LOCK_NAME;
+
 /// Files, and what could not be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
@@ -55,6 +57,13 @@ pub(crate) fn children(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Whether a directory holds nothing, or nothing but a lock: that of a session which somebody was about to create.
+pub(crate) fn is_husk(dir: &Path) -> io::Result<bool> {
+    let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    Ok(names.iter().all(|name| name == LOCK_NAME))
+}
+
 /// Every directory that may be one of a session: those two levels below the root, whether a log is in them or not. One that
 /// is reached by two names is there once.
 pub(crate) fn session_dirs(root: &Path) -> (Vec<PathBuf>, Vec<(PathBuf, io::Error)>) {
@@ -80,15 +89,16 @@ pub(crate) fn session_dirs(root: &Path) -> (Vec<PathBuf>, Vec<(PathBuf, io::Erro
     (dirs, problems)
 }
 
-/// Whether a name is that of a file which was being written when its process ended, or still is: `<name>.<12 hex>.tmp`.
+/// The name that a file is to get which was being written when its process ended, or still is: that of `<name>.<12 hex>.tmp`.
+pub(crate) fn drafted(name: &str) -> Option<&str> {
+    let (name, hex) = name.strip_suffix(".tmp")?.rsplit_once('.')?;
+    let is_hex = hex.len() == 12 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_hex && !name.is_empty()).then_some(name)
+}
+
+/// Whether that is somebody's draft, of whatever it may be.
 pub(crate) fn is_draft(path: &Path) -> bool {
-    let name = name_of(path);
-    let hex = name
-        .strip_suffix(".tmp")
-        .and_then(|name| name.rsplit_once('.'));
-    hex.is_some_and(|(name, hex)| {
-        !name.is_empty() && hex.len() == 12 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
-    })
+    drafted(name_of(path)).is_some()
 }
 
 pub(crate) fn name_of(path: &Path) -> &str {

@@ -104,24 +104,25 @@ impl Writer {
         let batches: Vec<_> = batches(self.container, events).collect();
         bytes.extend(batches.iter().flat_map(|(batch, _)| batch));
         tree.check_free(&self.header.id)?;
-        let created = missing_dirs(dir);
-        create_dirs(disk, &tree.root)?;
-        // The id may have been taken meanwhile, under another name in another place. From here on nobody takes it.
-        let _naming = Lock::directory(&tree.root);
-        tree.check_free(&self.header.id)?;
-        create_dirs(disk, dir)?;
-        // Somebody else may have created one of these just now and not have made it durable yet.
-        sync_way(disk, dir, &tree.root)?;
-        let lock = Lock::take(disk, self.locking, &dir.join(LOCK_NAME), &self.header.id);
-        let lock = lock.inspect_err(|_| remove_dirs(disk, &created))?;
+        let room = Room::make(disk, &self.place, tree, self.locking, &self.header.id)?;
         let bases = link_bases(disk, dir, &beginning.links)?;
         let size = bytes.len() as u64;
-        let log = publish(disk, path, &bytes).map_err(|error| {
-            if !matches!(error, PublishError::Unknown { .. }) {
-                unlink(disk, &bases);
+        let log = match publish(disk, path, &bytes) {
+            Ok(log) => log,
+            Err(error) => {
+                match error {
+                    // If the log is there, it needs them.
+                    PublishError::Unknown { .. } => drop(room.keep()),
+                    _ => unlink(disk, &bases),
+                }
+                let taken = || StoreError::AlreadyExists {
+                    id: self.header.id.clone(),
+                    path: path.clone(),
+                };
+                return Err(error.at(path, taken).into());
             }
-            unpublished(error, &self.header, path)
-        })?;
+        };
+        let lock = room.keep();
         let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
         let (id, header) = (Inode::of(&meta), beginning.header.len() as u64);
         let links = &beginning.links;
@@ -234,6 +235,64 @@ impl SessionWriter for Writer {
     }
 }
 
+/// The directory of a session that is not there yet, and its lock. Unless it is kept, everything of it goes that was not
+/// there before.
+struct Room<'a> {
+    disk: &'a dyn Disk,
+    place: &'a Place,
+    /// What was created, the innermost first.
+    created: Vec<PathBuf>,
+    lock: Option<Lock>,
+    /// Keeps everybody else from creating a session: nobody sees half of this one, or has it taken away.
+    _naming: Option<Lock>,
+}
+
+impl<'a> Room<'a> {
+    fn make(
+        disk: &'a dyn Disk,
+        place: &'a Place,
+        tree: &Tree,
+        locking: Locking,
+        id: &SessionId,
+    ) -> Result<Self, StoreError> {
+        let Place { dir, .. } = place;
+        let mut room = Self {
+            disk,
+            place,
+            created: missing_dirs(dir),
+            lock: None,
+            _naming: None,
+        };
+        create_dirs(disk, &tree.root)?;
+        // The id may have been taken meanwhile, under another name in another place. From here on nobody takes it.
+        room._naming = Lock::directory(&tree.root);
+        tree.check_free(id)?;
+        create_dirs(disk, dir)?;
+        // Somebody else may have created one of these just now and not have made it durable yet.
+        sync_way(disk, dir, &tree.root)?;
+        let lock = Lock::take(disk, locking, &dir.join(LOCK_NAME), id)?;
+        room.lock = Some(lock);
+        Ok(room)
+    }
+
+    /// The session is there, or may be.
+    fn keep(mut self) -> Lock {
+        self.created.clear();
+        self.lock.take().expect("BUG: it is made with its lock")
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let Place { dir, path } = self.place;
+        let is_there = fs::symlink_metadata(path).is_ok();
+        if let Some(_held) = self.lock.take().filter(|_| !is_there) {
+            let _ignored = self.disk.remove(&dir.join(LOCK_NAME));
+        }
+        remove_dirs(self.disk, &self.created);
+    }
+}
+
 /// Gives the files of another session names in a new one's directory, durably. Says which.
 fn link_bases(disk: &dyn Disk, dir: &Path, prefix: &Prefix) -> Result<Vec<PathBuf>, Unpublished> {
     if prefix.files().next().is_none() {
@@ -297,21 +356,6 @@ fn unlink(disk: &dyn Disk, paths: &[PathBuf]) {
     for path in paths {
         let _ignored = disk.remove(path);
     }
-}
-
-fn unpublished(error: PublishError, header: &SessionHeader, path: &Path) -> Unpublished {
-    Unpublished::Failed(match error {
-        PublishError::Taken => StoreError::AlreadyExists {
-            id: header.id.clone(),
-            path: path.to_owned(),
-        },
-        PublishError::Failed(error) => StoreError::io("create", path)(error),
-        PublishError::Unknown { failed, undo } => StoreError::Poisoned {
-            path: path.to_owned(),
-            append: failed.to_string(),
-            rollback: undo.to_string(),
-        },
-    })
 }
 
 /// A batch begins where what is stored ends, and has no gap.

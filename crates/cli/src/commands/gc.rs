@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use offshoot_store::{Collected, Collecting, Garbage, Kept, Pruned, Removed};
+use offshoot_store::{Collected, Collecting, Garbage, Kept, Pruned, Removed, Scope};
 use serde::Serialize;
 
 use crate::args::Gc;
@@ -14,6 +14,7 @@ use crate::{system, text};
 #[derive(Debug, Serialize)]
 struct Report {
     dry_run: bool,
+    scope: &'static str,
     removed: Vec<Row>,
     pruned: Vec<Cut>,
     kept: Vec<Left>,
@@ -106,6 +107,12 @@ pub(crate) fn run(
         true => writeln!(out, "nothing to remove in `{}`", home.path().display())?,
         false => writeln!(out, "{} {free}", text::size(report.freed))?,
     }
+    if done.scope == Scope::Trash && home.path().exists() {
+        writeln!(
+            out,
+            "looked at the trash alone: Offshoot did not create this home, and the rest may be another tool's"
+        )?;
+    }
     let is_session = |row: &&Row| row.kind == "session";
     let gone = match args.dry_run {
         true => report.removed.iter().filter(is_session).count(),
@@ -137,6 +144,10 @@ fn named(row: &Row) -> String {
 fn report(done: &Collected, dry_run: bool) -> Report {
     Report {
         dry_run,
+        scope: match done.scope {
+            Scope::Home => "home",
+            Scope::Trash => "trash",
+        },
         removed: done.removed.iter().map(row).collect(),
         pruned: done.pruned.iter().map(cut).collect(),
         kept: done.kept.iter().map(Left::of).collect(),
@@ -151,6 +162,7 @@ fn row(removed: &Removed) -> Row {
         Garbage::Entry => ("entry", None, None),
         Garbage::Draft => ("draft", None, None),
         Garbage::Base => ("base", None, None),
+        Garbage::Directory => ("directory", None, None),
     };
     Row {
         kind,

@@ -1,6 +1,7 @@
 //! Deleting, restoring, collecting and counting, as a person does it.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use insta::assert_snapshot;
 use offshoot_test_support::{CommandOutput, TestHome};
@@ -287,6 +288,55 @@ fn what_has_to_be_kept_is_said_and_the_exit_code_tells() {
     error: `[home]/trash/[entry 0]` in the trash does not say which session it holds: `trash.json`: No such file or directory (os error 2)
     hint: the session is whole in `[home]/trash/[entry 0]/session`: move that directory back to `sessions/<project>/<session>` by hand, or delete it
     ");
+}
+
+#[test]
+fn in_a_home_of_another_tool_only_the_trash_is_emptied_and_that_is_said() {
+    let home = home();
+    fs::remove_file(home.path().join("offshoot-home")).unwrap();
+    drop(run(&home, ["rm", "one"]).success());
+    let output = run(&home, ["gc"]);
+    assert_snapshot!(shown(&home, output), @r"
+    exit code: 0
+    ----- stdout -----
+    nothing to remove in `[home]`
+    looked at the trash alone: Offshoot did not create this home, and the rest may be another tool's
+    1 deleted session stays in the trash, because it was deleted not so long ago
+    ----- stderr -----
+    ");
+    let done = json(&run(&home, ["gc", "--older-than", "0s", "--json"]).success());
+    assert_eq!(done["scope"], "trash");
+    assert_eq!(done["removed"][0]["kind"], "session");
+}
+
+#[test]
+fn a_directory_without_a_session_is_in_nobodys_way_and_goes() {
+    let home = home();
+    drop(run(&home, ["rm", "one"]).success());
+    let project = home.path().join("sessions/--work-demo--");
+    let husk = |id: &str| {
+        let dir = project.join(id);
+        fs::create_dir(&dir).unwrap();
+        drop(fs::File::create_new(dir.join("session.lock")).unwrap());
+        dir
+    };
+    husk("one");
+    drop(run(&home, ["restore", "one"]).success());
+    drop(run(&home, ["show", "one"]).success());
+    let dir = husk("three");
+    let long_ago = SystemTime::now() - Duration::from_secs(2 * 24 * 60 * 60);
+    fs::File::open(&dir)
+        .unwrap()
+        .set_modified(long_ago)
+        .unwrap();
+    assert_snapshot!(shown(&home, run(&home, ["gc"])), @r"
+    exit code: 0
+    ----- stdout -----
+    removed directory `[home]/sessions/--work-demo--/three` (0 B)
+    0 B came free
+    ----- stderr -----
+    ");
+    assert!(!dir.exists());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use offshoot_format::Container;
 use offshoot_session::{Seq, build_fork_seed};
-use offshoot_store::{HOME_MARKER, Persistence as _, StoreError};
+use offshoot_store::{Collecting, HOME_MARKER, Persistence as _, StoreError};
 
 use crate::support::{Home, NOW, TWO_CALLS, all, events, file_bytes, header, write};
 
@@ -206,6 +206,9 @@ fn a_home_of_a_newer_layout_is_read_and_not_written_to() {
         store.create(&header("new")).err(),
         store.fork(&child, &seed, &read.shareable).err(),
         store.open(&"demo".into(), NOW).err(),
+        store.delete(&"demo".into(), NOW).err(),
+        store.restore(&"demo".into()).err(),
+        store.collect(0, Collecting::Remove, NOW).err(),
     ];
     for error in refused {
         assert_eq!(error.unwrap().code(), "NEWER_HOME");

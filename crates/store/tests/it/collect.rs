@@ -8,7 +8,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use offshoot_format::Container;
 use offshoot_store::{
-    BlobId, Collected, Collecting, Garbage, JsonlStore, Kept, Persistence as _, Removed, Usage,
+    BlobId, Collected, Collecting, Garbage, JsonlStore, Kept, Persistence as _, Removed, Scope,
+    Usage,
 };
 
 use crate::child::Holder;
@@ -67,7 +68,7 @@ pub(crate) fn session(id: &str, deleted_at: i64) -> Garbage {
 
 #[test]
 fn deleted_sessions_are_removed_once_they_are_old_enough_and_nothing_else_is() {
-    let home = Home::new();
+    let home = Home::ours();
     put(&home, "there");
     put_trashed(&home, "old", LATER - 31 * DAY);
     put_trashed(&home, "just", LATER - 30 * DAY);
@@ -119,7 +120,7 @@ fn deleted_sessions_are_removed_once_they_are_old_enough_and_nothing_else_is() {
 #[test]
 fn a_clock_that_goes_backwards_removes_nothing_early() {
     // Set back after the session was deleted.
-    let home = Home::new();
+    let home = Home::ours();
     let entry = put_trashed(&home, "demo", LATER);
     for now in [LATER - 1, LATER - 365 * DAY, 0, -LATER, i64::MIN] {
         assert_eq!(collect(&home, 0, now), Collected::default(), "{now}");
@@ -138,7 +139,7 @@ fn a_clock_that_goes_backwards_removes_nothing_early() {
 
 #[test]
 fn what_a_deletion_has_left_half_done_is_finished_after_a_day() {
-    let home = Home::new();
+    let home = Home::ours();
     let trash = home.root().with_file_name("trash");
     let whole = put_trashed(&home, "demo", LATER);
     // An entry without a session; one whose removal had begun; and what is not ours.
@@ -166,7 +167,7 @@ fn what_a_deletion_has_left_half_done_is_finished_after_a_day() {
 
 #[test]
 fn an_entry_that_does_not_say_what_it_holds_is_kept_and_named() {
-    let home = Home::new();
+    let home = Home::ours();
     let entry = put_trashed(&home, "demo", NOW);
     fs::remove_file(entry.join("trash.json")).unwrap();
     let done = collect(&home, 0, LATER);
@@ -184,13 +185,18 @@ fn an_entry_that_does_not_say_what_it_holds_is_kept_and_named() {
 #[test]
 fn drafts_go_when_they_are_a_day_old_and_nobody_writes_the_session() {
     for held in [true, false] {
-        let home = Home::new();
+        let home = Home::ours();
         put(&home, "demo");
         let dir = home.dir("demo");
         let others = [
             "notes.tmp",
             "x.00000a0b0c.tmp",
             ".00000a0b0c0d.tmp",
+            // Of the right shape, but nothing that this program writes.
+            "notes.00000a0b0c0d.tmp",
+            "session.v3.jsonl.00000a0b0c0d.tmp",
+            "base-00.jsonl.zstd.00000a0b0c0d.tmp",
+            "base-0.notes",
             "session.repair",
         ];
         for name in others.into_iter().chain([DRAFT]) {
@@ -217,11 +223,49 @@ fn drafts_go_when_they_are_a_day_old_and_nobody_writes_the_session() {
         };
         assert_eq!(done.removed, expected);
         assert_eq!(dir.join(DRAFT).exists(), held);
-        assert!(others[..3].iter().all(|name| dir.join(name).exists()));
+        // The lock's holder has finished that repair.
+        assert!(others[..7].iter().all(|name| dir.join(name).exists()));
+        assert_eq!(
+            dir.join("session.lock").exists(),
+            held,
+            "none is created to collect"
+        );
         if let Some(holder) = holder {
             holder.finish();
         }
     }
+}
+
+#[test]
+fn a_home_that_another_tool_uses_loses_nothing_but_our_trash() {
+    let home = Home::new();
+    put_trashed(&home, "old", NOW);
+    home.put_log("demo", Container::Raw, "somebody's");
+    for name in [
+        DRAFT,
+        "notes.00000a0b0c0d.tmp",
+        "base-0.jsonl.zstd.00000a0b0c0d.tmp",
+    ] {
+        home.put(format!("{PROJECT}/demo/{name}"), "part");
+    }
+    home.put(format!("{PROJECT}/fork/base-0.jsonl.zstd"), "base");
+    home.put(format!("{PROJECT}/husk/session.lock"), "");
+    let blobs = home.store(Container::Zstd).blobs();
+    let id = blobs.put(b"unnamed", NOW).unwrap();
+    write(
+        &blobs
+            .dir()
+            .join(format!("{}.00000a0b0c0d.tmp", &id.to_string()[7..])),
+        "part",
+    );
+    let mut before = home.tree();
+    let done = collect(&home, 0, LATER);
+    assert_eq!(removed(&done), [session("old", NOW)]);
+    assert_eq!((done.scope, done.kept), (Scope::Trash, Vec::new()));
+    before.retain(|name, _| !name.starts_with("trash/"));
+    let mut left = home.tree();
+    left.retain(|name, _| !name.starts_with("trash/"));
+    assert_eq!(left, before);
 }
 
 /// A message that names a blob.
@@ -352,7 +396,7 @@ fn a_blob_stays_as_long_as_anything_names_it() {
 
 #[test]
 fn a_file_that_cannot_be_read_keeps_all_blobs() {
-    let home = Home::new();
+    let home = Home::ours();
     let store = home.store(Container::Zstd);
     let blobs = store.blobs();
     let id = blobs.put(b"unnamed", NOW).unwrap();
@@ -372,14 +416,14 @@ fn a_file_that_cannot_be_read_keeps_all_blobs() {
     );
     assert!(reason.starts_with(&start), "{reason}");
     blobs.get(&id).unwrap();
-    fs::remove_file(path).unwrap();
+    fs::remove_dir_all(home.dir("demo")).unwrap();
     let done = collect(&home, 0, LATER);
     assert_eq!(removed(&done), [Garbage::Blob(id)]);
 }
 
 #[test]
 fn a_blob_that_is_stored_again_is_as_good_as_new() {
-    let home = Home::new();
+    let home = Home::ours();
     let blobs = home.store(Container::Zstd).blobs();
     let id = blobs.put(b"x", NOW).unwrap();
     blobs.put(b"x", LATER - DAY + 1).unwrap();
@@ -391,7 +435,11 @@ fn a_blob_that_is_stored_again_is_as_good_as_new() {
 #[test]
 fn where_there_is_nothing_there_is_nothing_to_collect_or_to_count() {
     let home = Home::new();
-    assert_eq!(collect(&home, 0, LATER), Collected::default());
+    let nothing = Collected {
+        scope: Scope::Trash,
+        ..Collected::default()
+    };
+    assert_eq!(collect(&home, 0, LATER), nothing);
     let store = home.store(Container::Zstd);
     assert_eq!(store.usage(), Usage::default());
     let missing = store.usage_of(&["demo".into()]).unwrap_err();
@@ -401,7 +449,7 @@ fn where_there_is_nothing_there_is_nothing_to_collect_or_to_count() {
 
 #[test]
 fn what_cannot_be_removed_is_said_and_stops_nothing_else() {
-    let home = Home::new();
+    let home = Home::ours();
     put_trashed(&home, "a", NOW);
     put_trashed(&home, "b", NOW + 1);
     let disk = FaultyDisk::new(Fault::Once, 0);
@@ -411,4 +459,52 @@ fn what_cannot_be_removed_is_said_and_stops_nothing_else() {
     assert_eq!(done.kept.len(), 1);
     assert!(done.kept[0].reason.contains("the disk is broken"));
     assert_eq!(removed(&collect(&home, 0, LATER)), [session("b", NOW + 1)]);
+}
+
+#[test]
+fn a_directory_in_which_no_session_was_created_goes_after_a_day_unless_it_is_locked() {
+    let home = Home::ours();
+    put(&home, "demo");
+    for (id, names) in [
+        ("locked", &["session.lock"][..]),
+        ("husk", &["session.lock"]),
+        ("fork", &["session.lock", "base-0.jsonl.zstd"]),
+        ("unlocked", &["base-0.jsonl.zstd"]),
+        ("somebodys", &["session.lock", "notes"]),
+        ("streaming", &["session.lock", "attempt.journal"]),
+    ] {
+        for name in names {
+            home.put(format!("{PROJECT}/{id}/{name}"), "");
+        }
+    }
+    let held = File::open(home.dir("locked").join("session.lock")).unwrap();
+    held.lock().unwrap();
+    // In the time of the file system.
+    let changed = fs::metadata(home.dir("husk")).unwrap().mtime() * 1_000;
+    assert_eq!(collect(&home, 0, changed + DAY - 1), Collected::default());
+    let mut left = home.tree();
+    let done = collect(&home, 0, LATER);
+    let gone = |what: Garbage, path: PathBuf| Removed {
+        what,
+        path,
+        freed: 0,
+    };
+    let base = |id: &str| home.dir(id).join("base-0.jsonl.zstd");
+    let expected = [
+        gone(Garbage::Base, base("fork")),
+        gone(Garbage::Directory, home.dir("fork")),
+        gone(Garbage::Directory, home.dir("husk")),
+        gone(Garbage::Base, base("unlocked")),
+        gone(Garbage::Directory, home.dir("unlocked")),
+    ];
+    assert_eq!((done.removed, done.kept), (expected.to_vec(), Vec::new()));
+    left.retain(|name, _| {
+        !["/fork/", "/husk/", "/unlocked/"]
+            .iter()
+            .any(|dir| name.contains(dir))
+    });
+    assert_eq!(home.tree(), left);
+    drop(held);
+    let done = collect(&home, 0, LATER);
+    assert_eq!(removed(&done), [Garbage::Directory]);
 }

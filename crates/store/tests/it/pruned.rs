@@ -232,7 +232,26 @@ fn bases_of_a_fork_that_was_never_finished_go_after_a_day() {
     let young = collect(&home, 0, made + DAY - 1);
     assert_eq!(young, Collected::default());
     let done = collect(&home, 0, LATER);
-    assert_eq!(removed(&done), [Garbage::Base]);
+    assert_eq!(removed(&done), [Garbage::Base, Garbage::Directory]);
     assert_eq!(done.removed[0].path, base(&home, "cut-off"));
     assert_eq!((done.pruned.len(), readable(&home)), (1, 5));
+}
+
+#[test]
+fn a_draft_that_is_somebody_elses_is_not_taken_for_our_own() {
+    let home = home_with(&[3, 9, 16]);
+    let expected = fork(&home, "child", "demo", 4);
+    home.store(Container::Zstd)
+        .delete(&"demo".into(), NOW)
+        .unwrap();
+    // A process in another container has the same number.
+    let name = format!("base-0.jsonl.zstd.{:08x}ffff.tmp", std::process::id());
+    let theirs = home.dir("child").join(name);
+    write(&theirs, "theirs");
+    let now = fs::metadata(&theirs).unwrap().mtime() * 1_000 + 2_000;
+    let store = home.store(Container::Zstd);
+    let done = store.collect(0, Collecting::Remove, now).unwrap();
+    assert_eq!((done.pruned.len(), done.kept), (1, Vec::new()));
+    assert_eq!(fs::read(theirs).unwrap(), b"theirs");
+    assert_eq!(read(&home, "child"), expected);
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use offshoot_format::Container;
-use offshoot_session::{Event, LogOffset};
+use offshoot_session::{Event, LogOffset, Seq, build_fork_seed};
 use offshoot_store::{JsonlStore, Persistence as _, StoreError};
 
 use crate::faulty::{Fault, FaultyDisk};
@@ -228,5 +228,57 @@ fn a_creation_that_is_killed_at_any_step_leaves_the_whole_file_or_none() {
                 break;
             }
         }
+    }
+}
+
+#[test]
+fn a_creation_or_a_fork_that_fails_at_any_step_leaves_nothing() {
+    let create = |store: &JsonlStore| {
+        let mut writer = store.create(&header("child"))?;
+        writer.append(&events(16))
+    };
+    let fork = |store: &JsonlStore| {
+        let source = store.read(&"demo".into())?;
+        let seed = build_fork_seed(&source.stored.log, Seq::new(9)).unwrap();
+        let child = header("demo").forked("child".into(), 2);
+        store.fork(&child, &seed, &source.shareable).map(drop)
+    };
+    let empty = Home::ours;
+    let with_source = || {
+        let home = Home::ours();
+        let all = events(16);
+        let bytes = file_bytes(Container::Zstd, &header("demo"), &[&all[..5], &all[5..]]);
+        home.put_log("demo", Container::Zstd, bytes);
+        home
+    };
+    type Act<'a> = &'a dyn Fn(&JsonlStore) -> Result<(), StoreError>;
+    let cases: [(&dyn Fn() -> Home, Act<'_>); 3] = [
+        (&empty, &create),
+        (&with_source, &create),
+        (&with_source, &fork),
+    ];
+    for (home, act) in cases {
+        let run = |home: &Home, disk| {
+            act(&JsonlStore::on(home.root(), Container::Zstd, disk)).map_err(|error| error.code())
+        };
+        let disk = FaultyDisk::coarse(Fault::Once, u64::MAX);
+        run(&home(), disk.clone()).unwrap();
+        let mut failed = 0;
+        for at in 0..disk.steps() {
+            let home = home();
+            let before = home.tree();
+            if run(&home, FaultyDisk::coarse(Fault::Once, at)).is_err() {
+                failed += 1;
+                assert_eq!(home.tree(), before, "step {at}");
+                run(&home, FaultyDisk::sound()).unwrap();
+            }
+            drop(
+                home.store(Container::Zstd)
+                    .open(&"child".into(), NOW)
+                    .unwrap(),
+            );
+        }
+        // Only the removal of a temporary name may fail without anybody being told.
+        assert_eq!(failed, disk.steps() - 1);
     }
 }

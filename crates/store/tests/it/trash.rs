@@ -406,3 +406,26 @@ fn an_entry_never_gets_the_name_of_one_that_is_still_being_removed() {
     let trashed = store.move_to_trash(&"demo".into(), NOW).unwrap();
     assert_eq!(trashed.entry, format!("{NOW}-1"));
 }
+
+#[test]
+fn a_directory_with_nothing_but_a_free_lock_is_taken_over() {
+    let home = Home::new();
+    let store = home.store(Container::Zstd);
+    put(&home, "demo");
+    store.delete(&demo(), NOW).unwrap();
+    let husk = home.put(format!("{PROJECT}/demo/session.lock"), "");
+    let holder = fs::File::open(&husk).unwrap();
+    holder.lock().unwrap();
+    let before = home.tree();
+    let owned = store.restore(&demo()).unwrap_err();
+    assert_eq!(owned.code(), "SESSION_ALREADY_OWNED");
+    assert_eq!(home.tree(), before);
+    drop(holder);
+    let others = home.put(format!("{PROJECT}/demo/notes"), "");
+    let taken = store.restore(&demo()).unwrap_err();
+    assert_eq!(taken.code(), "SESSION_ALREADY_EXISTS");
+    fs::remove_file(others).unwrap();
+    store.restore(&demo()).unwrap();
+    assert!(store.trashed().unwrap().sessions.is_empty());
+    drop(store.open(&demo(), NOW).unwrap());
+}

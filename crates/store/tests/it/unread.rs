@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use offshoot_format::Container;
 use offshoot_session::{Event, EventLog, Seq, build_fork_seed};
-use offshoot_store::{Collecting, JsonlStore, Persistence as _};
+use offshoot_store::{Collecting, JsonlStore, Persistence as _, Query};
 
 use crate::support::{Home, NOW, PROJECT, event, file_bytes, header, log, texts, write};
 
@@ -289,4 +289,72 @@ fn what_was_known_of_a_base_that_collecting_has_replaced_is_found_out_anew() {
     assert!(fork(301).is_none());
     drop(it.store.read(&"demo-800".into()).unwrap());
     assert!(fork(302).is_some());
+}
+
+#[test]
+fn nothing_of_a_session_is_in_the_cache_once_it_is_deleted_and_collected() {
+    const LATER: i64 = 9_000_000_000_000;
+    let it = remembered(120);
+    let words = "what to do about the figs";
+    let row = format!(
+        r#"{{"type":"session/title","seq":{},"time":9,"data":{{"title":"{words}","messageSeqs":[2],"source":{{"kind":"fallback"}}}}}}"#,
+        it.log.end()
+    );
+    let mut bytes = fs::read(it.home.log("demo", Container::Zstd)).unwrap();
+    bytes.extend(Container::Zstd.batch([&*event(&row)]));
+    let query = Query {
+        now: LATER,
+        ..Query::default()
+    };
+    let put = || {
+        it.home.put_log("demo", Container::Zstd, &bytes);
+        drop(it.store.read(&"demo".into()).unwrap());
+        let filled = it.store.list_filled(&query, u64::MAX).unwrap();
+        let summary = filled.page.rows[0].summary().unwrap();
+        assert_eq!(summary.title.as_deref(), Some(words));
+    };
+    put();
+    let is_in_cache = || {
+        let mut walk = vec![it.cache.clone()];
+        while let Some(path) = walk.pop() {
+            match fs::read_dir(&path) {
+                Ok(dir) => walk.extend(dir.map(|entry| entry.unwrap().path())),
+                Err(_)
+                    if String::from_utf8(fs::read(&path).unwrap())
+                        .unwrap()
+                        .contains(words) =>
+                {
+                    return true;
+                }
+                Err(_) => {}
+            }
+        }
+        false
+    };
+    assert!(is_in_cache());
+    it.store.delete(&"demo".into(), NOW).unwrap();
+    assert!(!is_in_cache(), "at once");
+
+    // Another session of this id keeps what is remembered of it.
+    put();
+    let table = it.table();
+    let collect = || {
+        let done = it.store.collect(0, Collecting::Remove, LATER).unwrap();
+        assert_eq!(done.removed.len(), 1, "{done:?}");
+    };
+    collect();
+    assert!(is_in_cache() && table.exists());
+
+    // Deleted by somebody without a cache.
+    let other = it.home.store(Container::Zstd);
+    other.delete(&"demo".into(), NOW).unwrap();
+    assert!(is_in_cache());
+    collect();
+    assert!(!is_in_cache() && !table.exists());
+    // Who lists finds out as well, and leaves nothing either.
+    put();
+    other.delete(&"demo".into(), NOW).unwrap();
+    assert!(is_in_cache());
+    it.store.list(&query).unwrap();
+    assert!(!is_in_cache());
 }
