@@ -121,13 +121,13 @@ impl Node {
     }
 
     /// What is left of it after each of the three cuts.
-    fn after_cuts(&self) -> [Arc<Vec<u8>>; 3] {
+    fn after_cuts(&self) -> [Arc<[u8]>; 3] {
         // What was given up shows once something behind it was written.
         let live = match self.bytes.len() < self.lost.end {
             true => self.live_bytes(),
             false => self.written_bytes(),
         };
-        let nothing = Arc::new(self.bytes.clone());
+        let nothing: Arc<[u8]> = Arc::from(&*self.bytes);
         if live == self.bytes {
             return [Arc::clone(&nothing), Arc::clone(&nothing), nothing];
         }
@@ -137,7 +137,7 @@ impl Node {
         let half = common + (live.len() - common) / 2;
         let mut mixed = live[..half].to_vec();
         mixed.extend(self.bytes.iter().skip(half));
-        [nothing, Arc::new(mixed), Arc::new(live)]
+        [nothing, mixed.into(), live.into()]
     }
 }
 
@@ -253,7 +253,7 @@ struct Live {
     /// The names in each directory.
     dirs: HashMap<u64, BTreeMap<OsString, u64>>,
     /// What each cut leaves of each file.
-    files: HashMap<u64, [Arc<Vec<u8>>; 3]>,
+    files: HashMap<u64, [Arc<[u8]>; 3]>,
 }
 
 impl State {
@@ -453,10 +453,13 @@ impl State {
                 continue;
             }
             // One that nobody ever synced, nor its directory: a lock, which is empty.
-            let bytes = node.map_or_else(Arc::default, |node| {
-                let after = live.files.entry(inode).or_insert_with(|| node.after_cuts());
-                Arc::clone(&after[cut.1 as usize])
-            });
+            let bytes = node.map_or_else(
+                || Arc::from([]),
+                |node| {
+                    let after = live.files.entry(inode).or_insert_with(|| node.after_cuts());
+                    Arc::clone(&after[cut.1 as usize])
+                },
+            );
             image.0.insert(below, Entry::File { inode, bytes });
         }
     }

@@ -14,14 +14,15 @@ pub(crate) struct Image(pub(super) BTreeMap<PathBuf, Entry>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Entry {
     Dir,
-    File { inode: u64, bytes: Arc<Vec<u8>> },
+    File { inode: u64, bytes: Arc<[u8]> },
 }
 
 /// Paths, and what is there.
-pub(crate) type Files = Vec<(PathBuf, Arc<Vec<u8>>)>;
+pub(crate) type Files = Vec<(PathBuf, Arc<[u8]>)>;
 
 impl Image {
-    /// What lies in directories of these names, with the names below them.
+    /// What lies in directories of these names, with the names below them. Those of drafts, which are other ones each time,
+    /// are all alike.
     pub(crate) fn below(&self, names: &[&str]) -> Files {
         let inside = |path: &&PathBuf| {
             path.iter()
@@ -29,10 +30,10 @@ impl Image {
         };
         let paths = self.0.keys().filter(inside);
         let bytes = |path: &PathBuf| match &self.0[path] {
-            Entry::Dir => Arc::default(),
+            Entry::Dir => Arc::from([]),
             Entry::File { bytes, .. } => Arc::clone(bytes),
         };
-        paths.map(|path| (path.clone(), bytes(path))).collect()
+        paths.map(|path| (undrafted(path), bytes(path))).collect()
     }
 
     /// Makes it real below a directory. Names of one file are hard links again.
@@ -45,11 +46,19 @@ impl Image {
                 Entry::File { inode, bytes } => match first_names.get(inode) {
                     Some(first) => fs::hard_link(first, &path).unwrap(),
                     None => {
-                        write(&path, &**bytes);
+                        write(&path, bytes);
                         first_names.insert(*inode, path);
                     }
                 },
             }
         }
+    }
+}
+
+/// `<name>.<process and number>.tmp` without what is between the dots.
+fn undrafted(path: &Path) -> PathBuf {
+    match path.extension() {
+        Some(extension) if extension == "tmp" => path.with_extension("").with_extension("tmp"),
+        _ => path.to_owned(),
     }
 }

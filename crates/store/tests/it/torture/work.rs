@@ -336,7 +336,7 @@ impl Worker<'_> {
         }
     }
 
-    fn delete(&mut self, id: &SessionId) {
+    fn delete(&self, id: &SessionId) {
         place(id, Place::Moving);
         self.store.delete(id, NOW).unwrap();
         place(id, Place::Trash);
@@ -355,7 +355,7 @@ impl Worker<'_> {
         self.reopen(trashed.id);
     }
 
-    fn collect(&mut self) {
+    fn collect(&self) {
         let trashed = self.store.trashed().unwrap().sessions;
         for one in &trashed {
             place(&one.id, Place::Going);
