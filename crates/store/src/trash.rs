@@ -112,7 +112,7 @@ impl JsonlStore {
             self.remove_entry(&self.trash.join(&trashed.entry));
         }
         moved?;
-        self.forget(&[dir.clone()]);
+        self.forget(std::slice::from_ref(dir));
         Ok(trashed)
     }
 
