@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Convert(Convert),
     /// Make a new session of the sound beginning of a damaged file, and say what is lost
     Salvage(Salvage),
-    /// Delete a session: it goes to the trash, and its forks stay
+    /// Delete sessions: they go to the trash, and their forks stay
     Rm(Rm),
     /// Bring a deleted session back, or list those that can be brought back
     Restore(Restore),
@@ -287,9 +287,9 @@ pub(crate) struct Salvage {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// The session's id
-    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) id: String,
+    /// The ids of the sessions
+    #[arg(value_name = "ID", required = true, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) ids: Vec<String>,
 }
 
 #[derive(Debug, Args)]

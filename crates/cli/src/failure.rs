@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::Path;
 
 use offshoot_agent::{AgentError, ReplayError, RequestError};
+use offshoot_session::SessionId;
 use offshoot_store::StoreError;
 
-use crate::text::quoted;
+use crate::home::Home;
+use crate::text::{moment, quoted};
 
 /// The code of a command line that was wrong: the program then ends with 2 instead of 1.
 pub(crate) const USAGE: &str = "USAGE";
@@ -20,6 +22,8 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// Whether the output was closed by whoever read it: nothing to complain about.
     pub(crate) broken_pipe: bool,
+    /// The session that is not there, if that is what went wrong.
+    missing: Option<SessionId>,
 }
 
 impl Failure {
@@ -29,6 +33,7 @@ impl Failure {
             message: message.into(),
             hint: None,
             broken_pipe: false,
+            missing: None,
         }
     }
 
@@ -45,6 +50,23 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Says how to bring back the session that was not found, if it is in the trash of the home.
+    pub(crate) fn or_in_trash(self, home: &Home) -> Self {
+        let Some(id) = &self.missing else {
+            return self;
+        };
+        let trash = home.store().trashed().unwrap_or_default().sessions;
+        let Some(trashed) = trash.iter().find(|one| one.id == *id) else {
+            return self;
+        };
+        let hint = format!(
+            "it is in the trash since {}; bring it back with: offshoot restore {}",
+            moment(trashed.deleted_at),
+            quoted(id.as_str())
+        );
+        self.hint(hint)
     }
 }
 
@@ -64,6 +86,10 @@ impl From<&StoreError> for Failure {
     fn from(error: &StoreError) -> Self {
         Self {
             hint: hint(error),
+            missing: match error {
+                StoreError::NotFound { id, .. } => Some(id.clone()),
+                _ => None,
+            },
             ..Self::new(error.code(), error.to_string())
         }
     }

@@ -64,13 +64,13 @@ fn run(cli: &Cli) -> Result<bool, Failure> {
         Command::Export(args) => commands::export::run(args, &home, cli.json, out).map(|()| true),
         Command::Convert(args) => commands::convert::run(args, &home, cli.json, out).map(|()| true),
         Command::Salvage(args) => commands::salvage::run(args, &home, cli.json, out).map(|()| true),
-        Command::Rm(args) => commands::rm::run(args, &home, cli.json, out).map(|()| true),
+        Command::Rm(args) => commands::rm::run(args, &home, cli.json, out),
         Command::Restore(args) => commands::restore::run(args, &home, cli.json, out),
         Command::Gc(args) => commands::gc::run(args, &home, cli.json, out),
         Command::Du(args) => commands::du::run(args, &home, cli.json, out),
     };
     let flushed = out.flush();
-    let done = done?;
+    let done = done.map_err(|failure| failure.or_in_trash(&home))?;
     match flushed {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         // Whoever closed the pipe early may still ask how it went.

@@ -1,5 +1,6 @@
 //! What a command says beside its output: on standard error, where it does not mix with the answer.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use offshoot_agent::UnstoredListener;
@@ -22,6 +23,14 @@ impl Notes {
         for note in notes {
             self.say(&format!("note: {note}"));
         }
+    }
+
+    /// Says that an answer which was coming in is not in the file that was named.
+    pub(crate) fn stream_beside(self, stream: &Path) {
+        self.say(&format!(
+            "note: an answer that was coming in lies beside the file, in `{}`; naming the session by its id shows and keeps it",
+            stream.display()
+        ));
     }
 
     /// Says what could not be stored while nobody was waiting for it.

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use offshoot_format::{
-    Container, FormatError, StoredHeader, StoredLine, decode_as, read_header, stored_lines,
-};
+use offshoot_agent::AnswerSettler;
+use offshoot_format::{Container, FormatError, StoredHeader, decode_as, read_header};
 use offshoot_session::SessionId;
-use offshoot_store::{LogBytes, Persistence as _, Prefix, ReadSession, StoreError};
+use offshoot_store::{
+    LogBytes, Persistence as _, Prefix, ReadSession, Remains, StoreError, stream_beside,
+};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -38,9 +39,7 @@ impl Source {
             Ok(_) | Err(StoreError::Ambiguous { .. }) => true,
             Err(_) => false,
         };
-        let looks_like_path =
-            text.contains(['/', '\\']) || text.ends_with(".jsonl") || text.ends_with(".zstd");
-        if !is_stored && (path.exists() || looks_like_path) {
+        if !is_stored && (path.exists() || looks_like_path(text)) {
             Self::File(path.to_owned())
         } else {
             Self::Id(id)
@@ -55,6 +54,15 @@ impl Source {
             notes.say(&format!(
                 "note: {id} is a session of the home, and a file here; this is the session; the file would be ./{id}"
             ));
+        }
+    }
+
+    /// Says so if an answer lies beside a file that is not in it. Who names a session sees it.
+    pub(crate) fn note_stream_beside(&self, notes: Notes) {
+        if let Self::File(path) = self
+            && let Some(stream) = stream_beside(path, &AnswerSettler)
+        {
+            notes.stream_beside(&stream);
         }
     }
 
@@ -90,6 +98,11 @@ impl Source {
     }
 }
 
+/// Whether a name is that of a file, even if nothing is there.
+pub(crate) fn looks_like_path(name: &str) -> bool {
+    name.contains(['/', '\\']) || name.ends_with(".jsonl") || name.ends_with(".zstd")
+}
+
 /// Why a session file could not be read.
 #[derive(Debug)]
 pub(crate) enum FileFailure {
@@ -113,14 +126,13 @@ pub(crate) fn read_file(path: &Path) -> Result<ReadSession, FileFailure> {
 
 /// A session file, not looked into yet. Read once, because it may be a pipe.
 #[derive(Debug)]
-pub(crate) struct FileBytes {
+pub(crate) struct RawFile {
     path: PathBuf,
     modified: i64,
-    container: Container,
-    log: LogBytes,
+    bytes: Vec<u8>,
 }
 
-impl FileBytes {
+impl RawFile {
     pub(crate) fn read(path: &Path) -> Result<Self, FileFailure> {
         let meta = check_file(path)?;
         let bytes = fs::read(path).map_err(unread(path))?;
@@ -134,9 +146,40 @@ impl FileBytes {
         Ok(Self {
             path: path.to_owned(),
             modified,
-            container: container_of(path, &bytes),
-            log: LogBytes::of_file(path, bytes).map_err(FileFailure::Store)?,
+            bytes,
         })
+    }
+
+    /// What there is of it and of the files that it begins with, sound or not.
+    pub(crate) fn remains(&self) -> Remains<'_> {
+        Remains::of_file(&self.path, &self.bytes)
+    }
+
+    /// With the files that it begins with, which must be what they were.
+    pub(crate) fn whole(self) -> Result<FileBytes, StoreError> {
+        let container = container_of(&self.path, &self.bytes);
+        let log = LogBytes::of_file(&self.path, self.bytes)?;
+        Ok(FileBytes {
+            path: self.path,
+            modified: self.modified,
+            container,
+            log,
+        })
+    }
+}
+
+/// A session file with all that its session has.
+#[derive(Debug)]
+pub(crate) struct FileBytes {
+    path: PathBuf,
+    modified: i64,
+    container: Container,
+    log: LogBytes,
+}
+
+impl FileBytes {
+    pub(crate) fn read(path: &Path) -> Result<Self, FileFailure> {
+        RawFile::read(path)?.whole().map_err(FileFailure::Store)
     }
 
     pub(crate) fn decode(&self) -> Result<ReadSession, StoreError> {
@@ -155,11 +198,6 @@ impl FileBytes {
                 Err(StoreError::Format { path, source })
             }
         }
-    }
-
-    /// The lines as they stand in the file.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Result<StoredLine<'_>, FormatError>> {
-        stored_lines(self.container, self.log.bytes())
     }
 
     /// The header, also of a file that is damaged behind it.

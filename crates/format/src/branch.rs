@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::digest::RunningDigest;
-use crate::frames::{FrameScan, encode_frame, scan_frame};
+use crate::frames::{FrameScan, Hidden, encode_frame, frames_behind, scan_frame};
 use crate::header::{StoredHeader, encode_header, plain};
 use crate::version::Version;
 use crate::{Container, FormatError};
@@ -62,6 +62,24 @@ pub struct Assembled {
     pub bases_at: Vec<u64>,
     /// Where in it the branch's own frames begin.
     pub own_at: u64,
+}
+
+/// What there is of a branch and its bases, put together as in [`Assembled`], with nothing proved about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gathered {
+    /// The session's header as V4 has it, and then the parts.
+    pub bytes: Vec<u8>,
+    /// The bases in order, and last the branch's own frames.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a session that lies in a file of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins in what was put together.
+    pub at: u64,
+    /// Where it begins in its own file: behind that file's header.
+    pub in_file: u64,
 }
 
 /// The name of a branch's base: `base-0.jsonl.zstd` and so on.
@@ -222,6 +240,36 @@ impl BranchHeader {
             bases_at,
             own_at,
         })
+    }
+
+    /// Puts together what there is of the branch, whether that is what the header says or not. `bases` are the beginnings
+    /// of the base files as far as there are any, none longer than the header says; `own` is the whole branch file.
+    ///
+    /// # Errors
+    /// A session header that would not be read back.
+    pub fn gather(&self, bases: &[impl AsRef<[u8]>], own: &[u8]) -> Result<Gathered, FormatError> {
+        let mut bytes = encode_frame(encode_header(&self.session)?.as_bytes());
+        let mut parts = Vec::with_capacity(bases.len() + 1);
+        for file in bases.iter().map(AsRef::as_ref).chain([own]) {
+            let behind = behind_header(file);
+            parts.push(Part {
+                at: bytes.len() as u64,
+                in_file: behind as u64,
+            });
+            bytes.extend_from_slice(&file[behind..]);
+        }
+        Ok(Gathered { bytes, parts })
+    }
+}
+
+/// Where the first frame of a file ends, or what comes behind it begins; the end of a file in which nothing does.
+fn behind_header(file: &[u8]) -> usize {
+    if let Ok(FrameScan::Complete(length)) = scan_frame(file) {
+        return length;
+    }
+    match frames_behind(file).next() {
+        Some(Hidden::Frame { at, .. }) => at,
+        Some(Hidden::Suspicious) | None => file.len(),
     }
 }
 

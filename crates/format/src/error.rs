@@ -183,7 +183,8 @@ impl FormatError {
             }
             Self::BaseDamaged { .. } => {
                 "the session's other files are intact; restore this one from a backup: it is a hard link to the log that \
-                 the session was forked from"
+                 the session was forked from; or make a new session of its good part with \
+                 `offshoot salvage FILE --to HOME`"
             }
             // Nothing stands ahead of it that could be saved.
             Self::CorruptFrame { byte: 0, .. } => {

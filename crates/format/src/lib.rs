@@ -52,7 +52,7 @@ mod stored;
 mod suffix;
 mod version;
 
-pub use branch::{Assembled, BRANCH_VERSION, Base, BranchHeader, base_name};
+pub use branch::{Assembled, BRANCH_VERSION, Base, BranchHeader, Gathered, Part, base_name};
 pub use chunks::pack_chunk_rows;
 pub use decode::{Frame, StoredSession, decode, decode_as, decode_on, decode_with};
 pub use digest::RunningDigest;
@@ -63,7 +63,7 @@ pub use frames::{FrameScan, MAX_LINE, looks_compressed, scan_frame};
 pub use growing::{GrowingLog, Rest};
 pub use header::{CURRENT_VERSION, StoredHeader, encode_header};
 pub use loose::read_rows;
-pub use salvage::{Loss, Salvage, salvage};
+pub use salvage::{Gap, Loss, Salvage, salvage, salvage_ahead_of};
 pub use scan::{Container, TornTail, read_header};
 pub use status::Status;
 pub use stored::{StoredLine, stored_lines};

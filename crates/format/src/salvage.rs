@@ -46,6 +46,15 @@ pub struct Loss {
     pub bytes: u64,
 }
 
+/// A hole in a log that lies in several files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap<'a> {
+    /// What is missing, and why.
+    pub reason: String,
+    /// What stands behind it: rows without a header, packed as the file is. It is only counted.
+    pub behind: Vec<&'a [u8]>,
+}
+
 /// How often the beginning is shortened to where the last fault was found. Behind that it is halved, so that no file takes
 /// more time than a few dozen readings.
 const EXACT_ATTEMPTS: usize = 16;
@@ -56,6 +65,22 @@ const EXACT_ATTEMPTS: usize = 16;
 /// # Errors
 /// A file without a header that can be used: there is no session to save.
 pub fn salvage(container: Container, bytes: &[u8]) -> Result<Salvage, FormatError> {
+    save(container, bytes, None)
+}
+
+/// [`salvage`] for the part of a log that stands ahead of a gap.
+///
+/// # Errors
+/// As there.
+pub fn salvage_ahead_of(
+    gap: &Gap<'_>,
+    container: Container,
+    bytes: &[u8],
+) -> Result<Salvage, FormatError> {
+    save(container, bytes, Some(gap))
+}
+
+fn save(container: Container, bytes: &[u8], gap: Option<&Gap<'_>>) -> Result<Salvage, FormatError> {
     let stored = StoredHeader::read(&read_header(container, bytes)?)?;
     let mut fault = None;
     let mut limit = u64::MAX;
@@ -91,8 +116,17 @@ pub fn salvage(container: Container, bytes: &[u8]) -> Result<Salvage, FormatErro
         }
     };
     let (header, log, inherited, broken) = related(&stored.header, events, &places);
-    let fault = broken.or(fault);
-    let loss = fault.map(|fault| measure(container, bytes, stored.version, fault));
+    let at_gap = |gap: &Gap<'_>| {
+        let lines = stored_lines(container, bytes).filter(Result::is_ok).count();
+        Fault {
+            line: lines as u64 + 1,
+            frame: None,
+            reason: gap.reason.clone(),
+        }
+    };
+    let fault = broken.or(fault).or_else(|| gap.map(at_gap));
+    let behind = gap.map(|gap| &*gap.behind).unwrap_or_default();
+    let loss = fault.map(|fault| measure(container, bytes, behind, stored.version, fault));
     Ok(Salvage {
         version: stored.version(),
         header,
@@ -325,34 +359,58 @@ fn reason_of(error: FormatError) -> String {
     }
 }
 
-/// Counts what stands from the fault on.
-fn measure(container: Container, bytes: &[u8], version: Version, fault: Fault) -> Loss {
+/// Counts what stands from the fault on, and what stands behind all that.
+fn measure(
+    container: Container,
+    bytes: &[u8],
+    behind: &[&[u8]],
+    version: Version,
+    fault: Fault,
+) -> Loss {
     let (mut rows, mut turns) = (0, 0);
-    let mut place = Place {
+    let (mut seq, mut byte) = (LogOffset::START, bytes.len() as u64);
+    let here = Place {
         line: fault.line,
-        seq: LogOffset::START,
-        byte: bytes.len() as u64,
+        seq,
+        byte,
+    };
+    let row_of = |line: &StoredLine<'_>| {
+        let text = std::str::from_utf8(&line.text).ok();
+        text.and_then(|text| read_row(text, version, here).ok())
+            .map(|row| (row.seqs().1, row.is_turn_end()))
+    };
+    let mut count = |row: Option<(u64, bool)>| {
+        rows += 1;
+        turns += u64::from(row.is_some_and(|(_, is_turn_end)| is_turn_end));
     };
     for line in stored_lines(container, bytes)
         .skip(1)
         .filter_map(Result::ok)
     {
-        let text = std::str::from_utf8(&line.text).ok();
-        let row = text.and_then(|text| read_row(text, version, place).ok());
+        let row = row_of(&line);
         if line.line < fault.line {
-            place.seq = row.map_or(place.seq, |row| LogOffset::new(row.seqs().1));
+            seq = row.map_or(seq, |(end, _)| LogOffset::new(end));
             continue;
         }
-        place.byte = place.byte.min(line.byte);
-        rows += 1;
-        turns += u64::from(row.is_some_and(|row| row.is_turn_end()));
+        byte = byte.min(line.byte);
+        count(row);
     }
-    place.byte = fault.frame.unwrap_or(place.byte);
+    for piece in behind {
+        for line in stored_lines(container, piece).filter_map(Result::ok) {
+            count(row_of(&line));
+        }
+    }
+    let place = Place {
+        line: fault.line,
+        seq,
+        byte: fault.frame.unwrap_or(byte),
+    };
+    let length = bytes.len() + behind.iter().map(|piece| piece.len()).sum::<usize>();
     Loss {
         place,
         reason: fault.reason,
         rows,
         turns,
-        bytes: bytes.len() as u64 - place.byte,
+        bytes: length as u64 - place.byte,
     }
 }

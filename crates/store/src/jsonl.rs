@@ -19,13 +19,16 @@ use crate::lock::{Claims, Lock, Locking};
 use crate::logbytes::LogBytes;
 use crate::persistence::{OpenSession, Persistence, ReadSession, SessionWriter, StoredFork};
 use crate::prefix::{Prefix, Written};
-use crate::read::{bytes_of, decode, header_of, modified};
+use crate::read::{bytes_of, decode, header_of, may_have_moved, modified};
 use crate::summary::Summary;
 use crate::survey::delegator;
 use crate::trash::Choice;
 use crate::tree::{Found, Item, Place, Tree, is_absence};
 use crate::writer::{Beginning, State, Writer};
 use crate::{ForkLayout, StoreError};
+
+/// How often a session is looked up that is not where it was found.
+const LOOKUPS: usize = 3;
 
 /// The store of one home. A clone is the same store.
 #[derive(Clone, Debug)]
@@ -290,11 +293,30 @@ impl JsonlStore {
 
     /// A session's bytes, and what they and the journal beside them hold.
     pub(crate) fn load(&self, id: &SessionId) -> Result<(LogBytes, ReadSession), StoreError> {
-        let found = self.tree.find(id)?;
-        let journal = journal::Found::in_dir(&found.place.dir);
-        let (bytes, meta) = bytes_of(&found)?;
+        let (found, (journal, bytes, meta)) = self.look_up(id, |found| {
+            let journal = journal::Found::in_dir(&found.place.dir);
+            bytes_of(found).map(|(bytes, meta)| (journal, bytes, meta))
+        })?;
         let read = self.session_of(id, found, journal.as_ref(), &bytes, &meta)?;
         Ok((bytes, read))
+    }
+
+    /// Finds a session and reads it. One that is moved away between two of its files looks like one that is damaged, so what
+    /// fails like that is looked up again.
+    pub(crate) fn look_up<T>(
+        &self,
+        id: &SessionId,
+        read: impl Fn(&Found) -> Result<T, StoreError>,
+    ) -> Result<(Found, T), StoreError> {
+        for _ in 1..LOOKUPS {
+            let found = self.tree.find(id)?;
+            match read(&found) {
+                Err(error) if may_have_moved(&error) => {}
+                read => return read.map(|read| (found, read)),
+            }
+        }
+        let found = self.tree.find(id)?;
+        read(&found).map(|read| (found, read))
     }
 
     /// What the sessions that this one delegated work to prove about it. One that cannot be read proves nothing, and is

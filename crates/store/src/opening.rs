@@ -28,8 +28,7 @@ impl JsonlStore {
     ) -> Result<OpenSession, StoreError> {
         // Everything that can be refused is refused before the lock: losing leaves no trace.
         self.is_ours()?;
-        let mut found = self.tree.find(id)?;
-        let (mut bytes, _) = bytes_of(&found)?;
+        let (mut found, (mut bytes, _)) = self.look_up(id, bytes_of)?;
         let Place { dir, path } = &found.place;
         let mut stored = self.admit(id, &found, &bytes)?;
         check_continuable(id, &stored)?;

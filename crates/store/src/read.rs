@@ -33,6 +33,15 @@ pub(crate) fn bytes_of(found: &Found) -> Result<(LogBytes, Metadata), StoreError
     Ok((log, meta))
 }
 
+/// Whether reading fails like this when a session is moved away meanwhile.
+pub(crate) fn may_have_moved(error: &StoreError) -> bool {
+    match error {
+        StoreError::Format { source, .. } => matches!(source, FormatError::BaseDamaged { .. }),
+        StoreError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
 /// The bytes of the session's own file.
 fn own_bytes(found: &Found) -> Result<(Vec<u8>, Metadata), StoreError> {
     let path = &found.place.path;

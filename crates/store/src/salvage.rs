@@ -6,11 +6,10 @@
 
 use std::path::{Path, PathBuf};
 
-use offshoot_format::{Loss, salvage};
+use offshoot_format::Loss;
 use offshoot_session::{MAX_SAFE_INTEGER, SeedError, SessionId, build_fork_seed};
 
-use crate::generations::container_of;
-use crate::{JsonlStore, LogBytes, Persistence as _, Prefix, StoreError};
+use crate::{JsonlStore, Persistence as _, Prefix, Remains, StoreError};
 
 /// What was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +22,12 @@ pub struct Salvaged {
     pub events: u64,
     /// How many of them were saved.
     pub saved: u64,
-    /// What is lost; `None` if nothing is.
+    /// What is lost; `None` if nothing is. Its place is one in `loss_in`.
     pub loss: Option<Loss>,
+    /// The file in which the loss begins: the source, or a base of it.
+    pub loss_in: PathBuf,
+    /// Why the source is no session although every row may be sound: its bases are not what it was forked from.
+    pub refused: Option<String>,
     /// The version of the source.
     pub version: u64,
 }
@@ -49,21 +52,22 @@ pub fn salvage_into(
         source: SeedError::Time(now),
     })?;
     let bytes = crate::read::whole(file)?;
-    let container = container_of(file, &bytes);
-    let log = LogBytes::of_file(file, bytes)?;
-    let mut saved = salvage(container, log.bytes()).map_err(|source| StoreError::Format {
+    let remains = Remains::of_file(file, &bytes);
+    let saved = remains.salvage().map_err(|source| StoreError::Format {
         path: file.to_owned(),
-        source: log.error_in_own_file(source),
+        source,
     })?;
-    if let Some(loss) = &mut saved.loss {
-        loss.place = log.place_in_own_file(loss.place);
+    let mut loss = saved.loss;
+    let mut loss_in = file;
+    if let Some(loss) = &mut loss {
+        (loss_in, loss.place) = remains.locate(loss.place);
     }
     let Some(last) = saved.log.end().last() else {
         return Err(StoreError::NothingSound {
             path: file.to_owned(),
-            reason: saved.loss.map_or_else(
+            reason: loss.map_or_else(
                 || "it has no event".to_owned(),
-                |loss| format!("line {}: {}", loss.place.line, loss.reason),
+                |loss| reason(file, loss_in, &loss),
             ),
         });
     };
@@ -75,7 +79,18 @@ pub fn salvage_into(
         id: child,
         events: seed.log().end().get(),
         saved: saved.log.end().get(),
-        loss: saved.loss,
+        loss,
+        loss_in: loss_in.to_owned(),
+        refused: remains.refused().map(ToString::to_string),
         version: saved.version,
     })
+}
+
+/// Why nothing of a file could be saved.
+fn reason(file: &Path, loss_in: &Path, loss: &Loss) -> String {
+    let place = match loss_in == file {
+        true => String::new(),
+        false => format!(" of `{}`", loss_in.display()),
+    };
+    format!("line {}{place}: {}", loss.place.line, loss.reason)
 }

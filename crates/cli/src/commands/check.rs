@@ -5,8 +5,10 @@ use std::io::Write;
 
 use offshoot_format::{CURRENT_VERSION, FormatError, Status as FormatStatus};
 use offshoot_model::verify_stream;
-use offshoot_session::{Event, EventKind, Finding, LogOffset, NotContinuable};
-use offshoot_store::{Persistence as _, Query, ReadSession, Status as Listed, StoreError};
+use offshoot_session::{Event, EventKind, Finding, LogOffset, NotContinuable, SessionId};
+use offshoot_store::{
+    JsonlStore, Persistence as _, Query, ReadSession, Status as Listed, StoreError,
+};
 use serde::Serialize;
 
 use crate::args::Check;
@@ -172,7 +174,7 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<bool, Failure> {
     let verdicts = if args.sources.is_empty() {
-        of_home(home, args.deep)?
+        of_home(home, args.deep, Notes::new(json))?
     } else {
         let named = args.sources.iter();
         named
@@ -251,24 +253,35 @@ fn print(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// Every session of the home, in the order of their files.
-fn of_home(home: &Home, deep: bool) -> Result<Vec<Verdict>, Failure> {
+fn of_home(home: &Home, deep: bool, notes: Notes) -> Result<Vec<Verdict>, Failure> {
     home.check()?;
     let store = home.store();
     let mut listed = store.list(&Query::default())?.rows;
     listed.sort_by(|a, b| a.path.cmp(&b.path));
-    let verdicts = listed.into_iter().map(|listed| {
+    let mut verdicts = Vec::new();
+    for listed in listed {
         let file = listed.path.display().to_string();
         match listed.header.and_then(|_| store.read(&listed.id)) {
-            Ok(read) => of_session(file, &read, deep),
-            Err(error) => of_stored_error(file, &error),
+            Ok(read) => verdicts.push(of_session(file, &read, deep)),
+            // The error may be what was left to see of it.
+            Err(_) if is_gone(&store, &listed.id) => notes.say(&format!(
+                "note: session `{}` was deleted meanwhile and is left out",
+                listed.id
+            )),
+            Err(error) => verdicts.push(of_stored_error(file, &error)),
         }
-    });
-    Ok(verdicts.collect())
+    }
+    Ok(verdicts)
+}
+
+fn is_gone(store: &JsonlStore, id: &SessionId) -> bool {
+    matches!(store.locate(id), Err(StoreError::NotFound { .. }))
 }
 
 fn verdict(home: &Home, named: &OsStr, deep: bool, notes: Notes) -> Verdict {
     let source = Source::resolve(home, named);
     source.warn_if_ambiguous(notes);
+    source.note_stream_beside(notes);
     let file = match source.path(home) {
         Some(path) => path.display().to_string(),
         None => named.to_string_lossy().into_owned(),
@@ -276,7 +289,10 @@ fn verdict(home: &Home, named: &OsStr, deep: bool, notes: Notes) -> Verdict {
     match source {
         Source::Id(id) => match home.check().map(|()| home.store().read(&id)) {
             Ok(Ok(read)) => of_session(file, &read, deep),
-            Ok(Err(error)) => of_stored_error(file, &error),
+            Ok(Err(error)) => Verdict {
+                hint: Failure::from(&error).or_in_trash(home).hint,
+                ..of_stored_error(file, &error)
+            },
             Err(failure) => of_failure(file, failure),
         },
         Source::File(path) => match FileBytes::read(&path) {

@@ -63,6 +63,12 @@ pub(crate) fn run(
     } else {
         table(&report.sessions, out)?;
     }
+    if report.sessions.iter().any(|row| row.shared > 0) {
+        writeln!(
+            out,
+            "\nwhat is shared stays when a session is deleted, for those that share it"
+        )?;
+    }
     writeln!(out)?;
     let in_sessions = Some(report.in_sessions).filter(|_| is_all);
     let parts = [

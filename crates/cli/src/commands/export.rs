@@ -46,6 +46,7 @@ pub(crate) fn run(
         }
         Source::File(_) => export_file(&source.file(home)?, &args.to)?,
     };
+    source.note_stream_beside(notes);
     let report = Report {
         path: exported.path.display().to_string(),
         bytes: exported.bytes,

@@ -35,6 +35,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
+    source.note_stream_beside(Notes::new(json));
     let service = match args.portable {
         true => home.service_keeping(ForkLayout::Portable),
         false => home.service(),

@@ -127,6 +127,9 @@ fn within(dir: &std::path::Path) -> Result<Within, Failure> {
 /// The command that shows the same list.
 fn command(args: &Ls) -> String {
     let mut command = "offshoot ls".to_owned();
+    if args.tree {
+        command.push_str(" --tree");
+    }
     let mut add = |flag: &str, value: &str| {
         command.push_str(&format!(" --{flag} {}", text::quoted(value)));
     };

@@ -2,15 +2,16 @@
 
 use std::io::Write;
 
+use offshoot_agent::AnswerSettler;
 use offshoot_session::SessionId;
-use offshoot_store::StoreError;
+use offshoot_store::{StoreError, stream_beside};
 use serde::Serialize;
 
 use crate::args::Salvage;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::notes::Notes;
-use crate::source::{FileBytes, Source};
+use crate::source::{RawFile, Source};
 use crate::{system, text};
 
 /// What could be saved. Stable: see `docs/cli.md`.
@@ -24,10 +25,17 @@ struct Report {
     saved: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<Loss>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Loss {
+    /// Where it begins, if that is not the source but a file that the source begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
     line: u64,
     seq: u64,
     byte: u64,
@@ -44,11 +52,12 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let source = Source::resolve(home, &args.source);
-    source.warn_if_ambiguous(Notes::new(json));
+    let notes = Notes::new(json);
+    source.warn_if_ambiguous(notes);
     let target = Home::resolve(Some(args.to.clone()))?.with_locking(home.locking());
     let file = source.file(home)?;
     // Before anything is created: without a header there is nothing to save.
-    let header = FileBytes::read(&file)?.header();
+    let header = RawFile::read(&file)?.remains().header();
     header.map_err(|source| StoreError::Format {
         path: file.clone(),
         source,
@@ -60,7 +69,13 @@ pub(crate) fn run(
     let env = system::env();
     let child = SessionId::new(format!("session-{}", env.ids.fresh()));
     let salvaged = offshoot_store::salvage_into(&target.store(), &file, child, env.clock.now())?;
+    let stream = stream_beside(&file, &AnswerSettler);
+    if let Some(stream) = &stream {
+        notes.stream_beside(stream);
+    }
+    let elsewhere = (salvaged.loss_in != file).then(|| salvaged.loss_in.display().to_string());
     let loss = salvaged.loss.map(|loss| Loss {
+        file: elsewhere,
         line: loss.place.line,
         seq: loss.place.seq.get(),
         byte: loss.place.byte,
@@ -77,6 +92,8 @@ pub(crate) fn run(
         events: salvaged.events,
         saved: salvaged.saved,
         loss,
+        refused: salvaged.refused,
+        stream: stream.map(|stream| stream.display().to_string()),
     };
     if json {
         serde_json::to_writer(&mut *out, &report)?;
@@ -95,6 +112,8 @@ fn print(report: &Report, target: &Home, out: &mut dyn Write) -> Result<(), Fail
         events,
         saved,
         loss,
+        refused,
+        stream,
     } = report;
     writeln!(out, "{session}")?;
     writeln!(
@@ -104,12 +123,19 @@ fn print(report: &Report, target: &Home, out: &mut dyn Write) -> Result<(), Fail
         events - saved
     )?;
     writeln!(out, "  stored in `{path}`")?;
-    match loss {
-        None => writeln!(out, "  nothing was lost")?,
-        Some(loss) => {
+    match (loss, refused) {
+        (None, None) if stream.is_some() => writeln!(
+            out,
+            "  every event of the file was saved, and not the answer that lies beside it"
+        )?,
+        (None, None) => writeln!(out, "  nothing was lost")?,
+        (None, Some(refused)) => writeln!(out, "  every row was saved, and yet {refused}")?,
+        (Some(loss), _) => {
+            let of = loss.file.as_ref();
+            let of = of.map_or_else(String::new, |file| format!(" of `{file}`"));
             writeln!(
                 out,
-                "  lost: everything from line {} (byte {}) on: {}, {}, {}",
+                "  lost: everything from line {}{of} (byte {}) on: {}, {}, {}",
                 loss.line,
                 loss.byte,
                 count(loss.rows, "row"),

@@ -7,7 +7,7 @@ use offshoot_agent::request_at;
 use offshoot_format::CURRENT_VERSION;
 use offshoot_model::encode_request;
 use offshoot_session::{Event, EventLog, LogOffset, Seq, SessionHeader};
-use offshoot_store::{Persistence as _, ReadSession};
+use offshoot_store::{Persistence as _, ReadSession, Remains};
 use serde_json::Value;
 
 use crate::args::Show;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 use crate::notes::Notes;
 use crate::providers::Providers;
-use crate::source::{FileBytes, Source};
+use crate::source::{RawFile, Source};
 use crate::text;
 
 pub(crate) fn run(
@@ -34,6 +34,7 @@ pub(crate) fn run(
     }
     let source = Source::resolve(home, &args.source);
     source.warn_if_ambiguous(Notes::new(json));
+    source.note_stream_beside(Notes::new(json));
     if args.follow {
         return follow::run(args, &source, home, json, out);
     }
@@ -71,8 +72,9 @@ pub(crate) fn run(
 
 /// The lines as they stand in the file, as far as they can be had, and then what is wrong with it.
 fn stored(source: &Source, home: &Home, notes: Notes, out: &mut dyn Write) -> Result<(), Failure> {
-    let bytes = FileBytes::read(&source.file(home)?)?;
-    let printed = lines(&bytes, out).and_then(|faults| Ok(out.flush().map(|()| faults)?));
+    let file = RawFile::read(&source.file(home)?)?;
+    let printed =
+        lines(&file.remains(), out).and_then(|faults| Ok(out.flush().map(|()| faults)?));
     let faults = match printed {
         // Nobody reads on, but somebody may look at the exit code.
         Err(failure) if failure.broken_pipe => 0,
@@ -85,7 +87,7 @@ fn stored(source: &Source, home: &Home, notes: Notes, out: &mut dyn Write) -> Re
     }
     let read = match source {
         Source::Id(id) => home.store().read(id),
-        Source::File(_) => bytes.decode(),
+        Source::File(_) => file.whole().and_then(|bytes| bytes.decode()),
     };
     if let Some(tail) = read?.stored.tail {
         notes.say(&format!(
@@ -98,11 +100,11 @@ fn stored(source: &Source, home: &Home, notes: Notes, out: &mut dyn Write) -> Re
 
 /// Prints the lines to the byte; only a terminal is spared what would move its cursor. Says how many pieces could not be
 /// read.
-fn lines(bytes: &FileBytes, out: &mut dyn Write) -> Result<usize, Failure> {
+fn lines(remains: &Remains<'_>, out: &mut dyn Write) -> Result<usize, Failure> {
     let terminal = std::io::stdout().is_terminal();
     let mut faults = 0;
     let mut is_whole = true;
-    for line in bytes.lines() {
+    for line in remains.lines() {
         let Ok(line) = line else {
             faults += 1;
             continue;

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use offshoot_test_support::{TestHome, corpus};
 use serde_json::json;
 
-use crate::support::{demo, demo_up_to, file, fixture, json, run, seen};
+use crate::support::{Fifo, demo, demo_up_to, file, fixture, json, run, seen};
 
 #[test]
 fn every_argument_is_judged_whatever_is_wrong_with_the_others() {
@@ -230,4 +230,31 @@ fn of_two_bad_steps_the_hint_names_the_cut_that_a_fork_can_go_on_from() {
     drop(fork.success());
     let verdicts = json(&run(&home, ["check", "good", "--json"]).success());
     assert_eq!(verdicts[0].get("findings"), None);
+}
+
+#[test]
+fn a_session_that_is_deleted_while_the_home_is_checked_is_left_out_with_a_note() {
+    let home = TestHome::new();
+    for id in ["first", "second"] {
+        drop(run(&home, ["fork", demo().to_str().unwrap(), "--id", id]).success());
+    }
+    // Whoever reads the first session waits here, when the list of sessions is made.
+    let dir = home.path().join("sessions/--work-demo--/first");
+    Fifo::new(&dir, "attempt.journal");
+    let output = std::thread::scope(|scope| {
+        let checking = scope.spawn(|| run(&home, ["check", "--json"]));
+        let held = fs::OpenOptions::new()
+            .write(true)
+            .open(dir.join("attempt.journal"));
+        drop(run(&home, ["rm", "second"]).success());
+        drop(held.unwrap());
+        checking.join().unwrap()
+    })
+    .success();
+    let checked = json(&output);
+    assert_eq!(checked.as_array().unwrap().len(), 1, "{output}");
+    assert_eq!(checked[0]["status"], "ok");
+    let note: serde_json::Value = serde_json::from_str(&output.stderr_text()).unwrap();
+    let expected = "note: session `second` was deleted meanwhile and is left out";
+    assert_eq!(note["message"], expected);
 }

@@ -31,7 +31,7 @@ fn without_a_command_the_help_is_shown() {
       export   Write a session as one self-contained file of the current format, to carry it elsewhere
       convert  Write a session file of an older format version as one of the current version, beside it
       salvage  Make a new session of the sound beginning of a damaged file, and say what is lost
-      rm       Delete a session: it goes to the trash, and its forks stay
+      rm       Delete sessions: they go to the trash, and their forks stay
       restore  Bring a deleted session back, or list those that can be brought back
       gc       Remove for good what was deleted long ago, and what nothing uses any more
       du       Show how much room sessions take

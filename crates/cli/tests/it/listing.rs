@@ -372,3 +372,13 @@ fn replace(path: &std::path::Path, bytes: &[u8]) {
     #[expect(clippy::disallowed_methods, reason = "damage is what this is about")]
     fs::write(path, bytes).unwrap();
 }
+
+#[test]
+fn the_next_page_of_a_tree_is_one_too() {
+    let home = TestHome::new();
+    family(&home);
+    let said = run(&home, ["ls", "--tree", "--limit", "3"]).success();
+    let said = said.stderr_text();
+    let next = "the next ones: offshoot ls --tree --limit 3 --cursor ";
+    assert!(said.contains(next), "{said}");
+}

@@ -185,3 +185,62 @@ fn no_hint_suggests_a_salvage_where_there_is_nothing_to_save() {
         }
     }
 }
+
+#[test]
+fn what_is_sound_of_a_fork_with_a_damaged_base_is_saved_and_the_file_of_the_damage_is_named() {
+    let home = TestHome::new();
+    drop(run(&home, ["fork", demo().to_str().unwrap(), "--id", "source"]).success());
+    drop(run(&home, ["fork", "source", "--id", "child"]).success());
+    let dir = home.path().join("sessions/--work-demo--/child");
+    let base = dir.join("base-0.jsonl.zstd");
+    let sound = run(&home, ["show", "child", "--stored"]).success();
+    let bytes = fs::read(&base).unwrap();
+    fs::remove_file(&base).unwrap();
+    let header = match offshoot_format::scan_frame(&bytes).unwrap() {
+        offshoot_format::FrameScan::Complete(length) => length,
+        offshoot_format::FrameScan::Incomplete => panic!("no header"),
+    };
+
+    // Without its base the fork has only its own events, which are shown.
+    let shown = run(&home, ["show", "child", "--stored"]);
+    assert_eq!(shown.code(), Some(1));
+    let sound = sound.stdout_text();
+    let lines: Vec<&str> = sound.lines().collect();
+    let is_marker = |line: &&str| line.contains("session/end-seed");
+    let own = lines.iter().rposition(is_marker).unwrap();
+    let expected = [&lines[..1], &lines[own..]].concat().join("\n") + "\n";
+    assert_eq!(shown.stdout_text(), expected);
+    let said = shown.stderr_text();
+    assert!(
+        said.contains("base-0.jsonl.zstd") && said.contains("it is not there"),
+        "{said}"
+    );
+    let refused = run(&home, ["salvage", "child", "--to", "rescue"]);
+    assert_eq!(refused.code(), Some(1));
+    let said = refused.stderr_text();
+    assert!(
+        said.contains("line 1 of `[home]/sessions/--work-demo--/child/base-0.jsonl.zstd`: "),
+        "{said}"
+    );
+
+    // Its only frame is cut off: whole lines in it are whole.
+    #[expect(clippy::disallowed_methods, reason = "an input of a test is no log")]
+    fs::write(&base, &bytes[..bytes.len() - 1]).unwrap();
+    let saved = run(&home, ["salvage", "child", "--to", "rescue", "--json"]).success();
+    let report = json(&saved);
+    assert_eq!(report["loss"]["file"], json!(base));
+    assert_eq!(report["loss"]["byte"], header);
+    assert!(
+        report["refused"]
+            .as_str()
+            .unwrap()
+            .contains("base-0.jsonl.zstd")
+    );
+    let saved = run(&home, ["salvage", "child", "--to", "rescue"]).success();
+    let of = format!("/child/base-0.jsonl.zstd` (byte {header}) on: ");
+    assert!(saved.stdout_text().contains(&of), "{saved}");
+    let checked = json(&run(&home, ["check", "child", "--json"]));
+    assert_eq!(checked[0]["code"], "BASE_DAMAGED");
+    let hint = checked[0]["hint"].as_str().unwrap();
+    assert!(hint.contains("offshoot salvage "), "{hint}");
+}

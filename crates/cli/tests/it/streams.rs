@@ -102,3 +102,71 @@ fn a_journal_of_another_session_is_named_and_moved_aside() {
     assert!(!path.exists());
     server.finish();
 }
+
+#[test]
+fn who_names_the_file_beside_which_an_answer_lies_is_told_of_it() {
+    let server = ScriptedModelServer::start([]);
+    let (home, id) = killed_in_mid_stream(&server, "One two three");
+    let journal = journal(&home);
+    let path = journal.with_file_name("session.v4.jsonl.zstd");
+    let (file, id) = (path.to_str().unwrap(), id.as_str());
+    let beside = "an answer that was coming in lies beside the file, in `[home]/sessions/";
+    let seq = run(&home, ["show", file, "--json"]);
+    let seq = (json(&seq).as_array().unwrap().len() - 1).to_string();
+    for args in [
+        &["show", file][..],
+        &["show", file, "--json"],
+        &["show", file, "--stored"],
+        &["check", file],
+        &["fork", file, "--at", &seq],
+        &["export", file, "--to", "copy.jsonl"],
+        &["salvage", file, "--to", "rescue"],
+        &["salvage", id, "--to", "rescue"],
+    ] {
+        let output = run(&home, args).success();
+        let said = output.stderr_text();
+        assert_eq!(said.matches(beside).count(), 1, "{args:?}: {output}");
+        assert!(
+            !output.stdout_text().contains("nothing was lost"),
+            "{output}"
+        );
+    }
+    let report = json(&run(&home, ["salvage", file, "--to", "rescue", "--json"]).success());
+    assert_eq!(
+        (&report["stream"], &report["loss"]),
+        (&json!(journal), &json!(null))
+    );
+    // Beside a file that is damaged it is there as well.
+    let bytes = fs::read(&path).unwrap();
+    let damaged = [&bytes[..], &bytes[..]].concat();
+    #[expect(clippy::disallowed_methods, reason = "an input of a test is no log")]
+    fs::write(&path, damaged).unwrap();
+    let output = run(&home, ["salvage", file, "--to", "rescue"]).success();
+    assert!(output.stderr_text().contains(beside), "{output}");
+    #[expect(clippy::disallowed_methods, reason = "an input of a test is no log")]
+    fs::write(&path, bytes).unwrap();
+
+    // Whoever names the session is not told, and once it is stored nobody is.
+    let output = run(&home, ["show", id]).success();
+    assert!(
+        !output.stderr_text().contains("beside the file"),
+        "{output}"
+    );
+    let old = fs::read(&journal).unwrap();
+    server.push(Reply::text("Four, five."));
+    drop(
+        turn(&home, &server)
+            .args(["--session", id, "Go on."])
+            .run()
+            .success(),
+    );
+    #[expect(clippy::disallowed_methods, reason = "an input of a test is no log")]
+    fs::write(&journal, old).unwrap();
+    let output = run(&home, ["salvage", file, "--to", "rescue"]).success();
+    assert_eq!(output.stderr_text(), "");
+    assert!(
+        output.stdout_text().contains("nothing was lost"),
+        "{output}"
+    );
+    server.finish();
+}

@@ -1,7 +1,7 @@
 //! Deleting, restoring, collecting and counting, as a person does it.
 
 use std::fs;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use insta::assert_snapshot;
 use offshoot_test_support::{CommandOutput, TestHome};
@@ -324,7 +324,8 @@ fn a_directory_without_a_session_is_in_nobodys_way_and_goes() {
     drop(run(&home, ["restore", "one"]).success());
     drop(run(&home, ["show", "one"]).success());
     let dir = husk("three");
-    let long_ago = SystemTime::now() - Duration::from_secs(2 * 24 * 60 * 60);
+    let now = fs::metadata(&dir).unwrap().modified().unwrap();
+    let long_ago = now - Duration::from_secs(2 * 24 * 60 * 60);
     fs::File::open(&dir)
         .unwrap()
         .set_modified(long_ago)
@@ -360,7 +361,9 @@ fn usage_is_a_table_with_totals() {
         .collect();
     assert_eq!(
         names,
-        ["ID", "two", "", "sessions", "blobs", "trash", "total"]
+        [
+            "ID", "two", "", "what", "", "sessions", "blobs", "trash", "total"
+        ]
     );
     let some = json(&run(&home, ["du", "two", "--json"]).success());
     assert_eq!(
@@ -372,7 +375,7 @@ fn usage_is_a_table_with_totals() {
     ----- stdout -----
     ----- stderr -----
     error: session `one` was not found in `[home]/sessions`
-    hint: `offshoot ls` shows the sessions that are there
+    hint: it is in the trash since [moment]; bring it back with: offshoot restore one
     ");
 }
 
@@ -438,4 +441,119 @@ fn the_flag_for_homes_without_locks_says_that_it_is_unsafe_and_takes_locks_where
     );
     drop(run(&home, ["--unsafe-no-lock", "rm", "one"]).success());
     drop(run(&home, ["restore", "one", "--unsafe-no-lock"]).success());
+}
+
+#[test]
+fn every_command_that_looks_for_a_deleted_session_says_how_to_bring_it_back() {
+    let home = home();
+    drop(run(&home, ["rm", "one"]).success());
+    let hint = "hint: it is in the trash since ";
+    let command = "; bring it back with: offshoot restore one\n";
+    for args in [
+        &["show", "one"][..],
+        &["show", "one", "--stored"],
+        &["show", "one", "--follow"],
+        &["check", "one"],
+        &["fork", "one"],
+        &["export", "one", "--to", "copy.jsonl"],
+        &["convert", "one"],
+        &["salvage", "one", "--to", "rescue"],
+        &["rm", "one"],
+        &["rm", "one", "nobody"],
+        &["du", "one"],
+        &["run", "--session", "one", "Go on."],
+        &["run", "--fork", "one", "Go on."],
+        &["run", "--replay", "one", "Go on."],
+    ] {
+        let output = run(&home, args);
+        assert_eq!(output.code(), Some(1), "{args:?}: {output}");
+        let said = output.stdout_text() + &output.stderr_text();
+        assert!(
+            said.contains(hint) && said.contains(command),
+            "{args:?}: {said}"
+        );
+    }
+    let checked = json(&run(&home, ["check", "one", "nobody", "--json"]));
+    let hints: Vec<_> = (0..2)
+        .map(|n| checked[n]["hint"].as_str().unwrap())
+        .collect();
+    assert!(hints[0].ends_with("offshoot restore one"), "{hints:?}");
+    assert!(!hints[1].contains("restore"), "{hints:?}");
+}
+
+#[test]
+fn a_file_is_not_deleted_by_its_path() {
+    let home = home();
+    let file = home
+        .path()
+        .join("sessions/--work-demo--/one/session.v4.jsonl.zstd");
+    let output = run(&home, ["rm".as_ref(), file.as_os_str()]);
+    assert_snapshot!(seen(&output), @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: session `[home]/sessions/--work-demo--/one/session.v4.jsonl.zstd` was not found in `[home]/sessions`
+    hint: name the session by its id, as `offshoot ls` shows it, and not by its file
+    ");
+    assert!(file.exists());
+}
+
+#[test]
+fn several_sessions_are_deleted_each_for_itself() {
+    let home = home();
+    let demo = demo();
+    drop(run(&home, ["fork", demo.to_str().unwrap(), "--id", "three"]).success());
+    assert_snapshot!(shown(&home, run(&home, ["rm", "one", "nobody", "two", "one"])), @r"
+    exit code: 1
+    ----- stdout -----
+    one
+      moved to the trash: `[home]/trash/[entry 0]/session`
+      `offshoot gc` removes it for good once it has been there for 30 days
+
+    bring it back: offshoot restore one
+
+    nobody
+      not deleted: session `nobody` was not found in `[home]/sessions`
+      hint: `offshoot ls` shows the sessions that are there
+
+    two
+      moved to the trash: `[home]/trash/[entry 1]/session`
+      `offshoot gc` removes it for good once it has been there for 30 days
+
+    bring it back: offshoot restore two
+    ----- stderr -----
+    ");
+    drop(run(&home, ["restore", "one"]).success());
+    let output = run(&home, ["rm", "one", "two", "three", "--json"]);
+    assert_eq!(output.code(), Some(1));
+    let rows = json(&output);
+    assert_eq!(rows[0]["session"], "one");
+    assert!(rows[0]["deleted_at"].is_i64() && rows[0]["entry"].is_string());
+    assert_eq!(
+        (&rows[1]["session"], &rows[1]["code"]),
+        (&json!("two"), &json!("SESSION_NOT_FOUND"))
+    );
+    assert!(
+        rows[1]["hint"]
+            .as_str()
+            .unwrap()
+            .ends_with("offshoot restore two")
+    );
+    assert_eq!(rows[2]["session"], "three");
+    assert_eq!(json(&run(&home, ["ls", "--json"]).success()), json!([]));
+    drop(run(&home, ["restore", "two"]).success());
+    drop(run(&home, ["restore", "three"]).success());
+    let all = json(&run(&home, ["rm", "two", "three", "--json"]).success());
+    assert_eq!(all.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn usage_says_what_becomes_of_what_is_shared_where_something_is() {
+    let home = home();
+    let line = "\nwhat is shared stays when a session is deleted, for those that share it\n";
+    let told = |home: &TestHome| run(home, ["du"]).success().stdout_text().contains(line);
+    assert!(told(&home));
+    drop(run(&home, ["rm", "two"]).success());
+    drop(run(&home, ["gc", "--older-than", "0s"]).success());
+    assert!(!told(&home));
 }

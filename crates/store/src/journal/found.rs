@@ -104,6 +104,17 @@ impl Found {
         Ok(Outcome::Settled(Arc::new(event)))
     }
 
+    /// Whether something was streamed into it for this session.
+    pub(crate) fn is_of(&self, session: &SessionId) -> bool {
+        let head = file::parse(self.bytes()).ok().flatten();
+        head.is_some_and(|(head, _)| head.session == *session)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Removes one that is spent, or whose event is stored. If that fails, it will be found spent again.
     pub(crate) fn remove(&self, disk: &dyn Disk) {
         let _ignored = disk.remove(&self.path);
