@@ -5,9 +5,10 @@ use std::fs;
 use std::time::SystemTime;
 
 use offshoot_format::Container;
+use offshoot_session::build_fork_seed;
 use offshoot_store::{JsonlStore, Persistence as _};
 
-use crate::support::{Home, TWO_CALLS, all, event, events, file_bytes, header};
+use crate::support::{Home, TWO_CALLS, all, event, events, file_bytes, header, texts};
 
 const COMPLETED: &str = r#"{"type":"session","version":4,"id":"session-4f1c","createdAt":50,"cwd":"/work/demo","isSeeded":false,"delegationDepth":0}"#;
 const CRASHED: &str = r#"{"type":"session","version":4,"id":"session-9a20","createdAt":60,"isSeeded":false,"delegationDepth":0,"agentPreset":"careful"}"#;
@@ -152,4 +153,41 @@ fn a_new_log_is_packed_like_those_that_are_there() {
             );
         }
     }
+}
+
+#[test]
+fn forking_every_session_of_a_home_of_dsh_adds_files_that_it_reads_and_changes_none() {
+    let home = Home::new();
+    put_everything(&home);
+    let before = home.tree();
+    let store = JsonlStore::new(home.root(), Container::Zstd);
+    let mut forks = 0;
+    for listed in all(&store) {
+        let Ok(read) = store.read(&listed.id) else {
+            continue;
+        };
+        let Some(last) = read.stored.log.end().last() else {
+            continue;
+        };
+        forks += 1;
+        let seed = build_fork_seed(&read.stored.log, last).unwrap();
+        let id = format!("fork-{forks}").as_str().into();
+        let header = read.stored.header.forked(id, 2);
+        drop(store.fork(&header, &seed, &read.shareable).unwrap());
+        let forked = store.read(&header.id).unwrap();
+        assert_eq!(
+            texts(forked.stored.log.events()),
+            texts(seed.log().events())
+        );
+        let name = forked.path.file_name().unwrap().to_owned();
+        assert_eq!(name, "session.v4.jsonl.zstd", "other tools know no other");
+    }
+    assert_eq!(forks, 3);
+    let after = home.tree();
+    let changed = before
+        .iter()
+        .filter(|(name, bytes)| after.get(*name) != Some(bytes));
+    assert_eq!(changed.map(|(name, _)| name).collect::<Vec<_>>(), [""; 0]);
+    let added = after.keys().filter(|name| !before.contains_key(*name));
+    assert!(added.into_iter().all(|name| name.contains("/fork-")));
 }
