@@ -383,7 +383,7 @@ fn what_a_killed_process_had_acknowledged_is_there() {
     let seed = number(SEED).unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
     println!("seed {seed}");
     let rounds = number(ROUNDS);
-    let time = Duration::from_secs(if env::var_os("CI").is_some() { 50 } else { 5 });
+    let time = Duration::from_secs(if env::var_os("CI").is_some() { 100 } else { 5 });
     let (start, mut figures) = (now(), Figures::default());
     while rounds.map_or_else(|| start.elapsed() < time, |rounds| figures.rounds < rounds) {
         let left = rounds.map_or(LIVES, |rounds| rounds - figures.rounds);
