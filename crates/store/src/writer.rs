@@ -325,8 +325,9 @@ fn link_bases(disk: &dyn Disk, dir: &Path, prefix: &Prefix) -> Result<Vec<PathBu
                 return undo(&linked, Unpublished::Failed(failed));
             }
         }
-        // Meanwhile the name may have come to stand for another file.
-        let is_it = fs::metadata(&name)
+        // Meanwhile the name may have come to stand for another file; or it was a symbolic link, and that is what has been
+        // linked.
+        let is_it = fs::symlink_metadata(&name)
             .is_ok_and(|meta| Inode::of(&meta) == file.id && meta.len() >= base.bytes);
         if !is_it {
             return undo(&linked, Unpublished::CannotLink);

@@ -28,6 +28,7 @@ mod inspect;
 mod journal;
 mod layout;
 mod linked;
+mod linked_chain;
 mod linked_damage;
 mod listing;
 mod locks;
