@@ -14,6 +14,7 @@
 //! offshoot_fuzz::row(br#"{"type":"turn/start","seq":0,"time":1,"data":{"turn":1}}"#);
 //! ```
 
+mod branch;
 mod chain;
 mod check;
 mod choices;
@@ -28,6 +29,7 @@ mod script;
 use std::fs;
 use std::io;
 
+pub use branch::branch;
 pub use chain::chain;
 pub use closers::closers;
 pub use frames::frames;
@@ -39,7 +41,8 @@ pub use salvage::salvage;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
+    ("branch", branch),
     ("chain", chain),
     ("closers", closers),
     ("frames", frames),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use offshoot_fuzz::{TARGETS, chain, closers, frames, header, row, salvage};
+use offshoot_fuzz::{TARGETS, branch, chain, closers, frames, header, row, salvage};
 use offshoot_test_support::corpus;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -136,6 +136,11 @@ proptest! {
     fn damaged_files_break_nothing(file in damaged_file()) {
         chain(&file);
         salvage(&file);
+    }
+
+    #[test]
+    fn linked_forks_are_what_their_pieces_are(bytes in vec(any::<u8>(), 0..300)) {
+        branch(&bytes);
     }
 
     #[test]
