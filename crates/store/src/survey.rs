@@ -16,7 +16,7 @@ use crate::layout::Form;
 use crate::listing::{Listed, Status};
 use crate::logbytes::LogBytes;
 use crate::persistence::{Persistence as _, fill_with};
-use crate::read::{bytes_of, header_of, modified};
+use crate::read::{bytes_of, header_of, may_have_moved, modified};
 use crate::summary::{Fault, Summary};
 use crate::threads::in_threads;
 use crate::tree::{Contents, Found, Item, Spot, Tree, contents, id_of};
@@ -80,6 +80,11 @@ impl JsonlStore {
             };
             let (bytes, meta) = match bytes_of(&source.found) {
                 Ok(read) => read,
+                // It is another one by now, or gone: whoever looks it up finds out.
+                Err(error) if may_have_moved(&error) => {
+                    let read = self.read(&row.id).map(|read| Summary::of(&read.stored));
+                    return (read.map_err(|error| Fault::of(&error)), 0);
+                }
                 Err(error) => return (Err(Fault::of(&error)), 0),
             };
             let body = self.body(&row.id, source, &bytes);

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 
 use offshoot_format::Container;
-use offshoot_store::{ForkLayout, JsonlStore, Persistence as _, StoreError};
+use offshoot_store::{ForkLayout, JsonlStore, Persistence as _, Query, StoreError};
 
 use crate::linked::{fork, home_with, read};
 use crate::support::{Home, NOW};
@@ -60,6 +60,19 @@ fn a_fork_that_is_deleted_while_it_is_read_is_not_found_and_not_damaged() {
     let deleted = || store.delete(&"child".into(), NOW).unwrap();
     let told = between_file_and_bases(&pipe, deleted, || store.open(&"child".into(), NOW));
     assert_eq!(told.unwrap_err().code(), "SESSION_NOT_FOUND");
+
+    store.restore(&"child".into()).unwrap();
+    let deleted = || store.delete(&"child".into(), NOW).unwrap();
+    let listed = between_file_and_bases(&pipe, deleted, || {
+        store.list_filled(&Query::default(), u64::MAX).unwrap()
+    });
+    let told = listed
+        .page
+        .rows
+        .into_iter()
+        .find(|row| row.id == "child".into());
+    let body = told.unwrap().body.unwrap();
+    assert_eq!(body.unwrap_err().code, "SESSION_NOT_FOUND");
 
     store.restore(&"child".into()).unwrap();
     fs::remove_file(pipe).unwrap();
