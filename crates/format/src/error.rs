@@ -14,13 +14,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// The same place in a file that is part of another one: `bytes` and `lines` of that one lie ahead of it.
+    /// The same place in a file that is part of another one: what is byte `from` of that one is its byte `to`, and `lines` of
+    /// that one lie ahead of it.
     #[must_use]
-    pub const fn moved_back(self, bytes: u64, lines: u64) -> Self {
+    pub const fn moved(self, from: u64, to: u64, lines: u64) -> Self {
         Self {
             line: self.line.saturating_sub(lines),
             seq: self.seq,
-            byte: self.byte.saturating_sub(bytes),
+            byte: (self.byte + to).saturating_sub(from),
         }
     }
 }
@@ -151,14 +152,14 @@ impl FormatError {
         }
     }
 
-    /// The same error of a file that is part of another one: `bytes` and `lines` of that one lie ahead of it.
+    /// The same error of a file that is part of another one; see [`Place::moved`].
     #[must_use]
-    pub fn moved_back(mut self, bytes: u64, lines: u64) -> Self {
+    pub fn moved(mut self, from: u64, to: u64, lines: u64) -> Self {
         match &mut self {
             Self::UnknownRequiredEvent { place, .. } | Self::Damaged { place, .. } => {
-                *place = place.moved_back(bytes, lines);
+                *place = place.moved(from, to, lines);
             }
-            Self::CorruptFrame { byte, .. } => *byte = byte.saturating_sub(bytes),
+            Self::CorruptFrame { byte, .. } => *byte = (*byte + to).saturating_sub(from),
             _ => {}
         }
         self

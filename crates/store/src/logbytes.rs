@@ -43,14 +43,18 @@ pub(crate) struct OwnPart {
 }
 
 impl OwnPart {
-    /// Where in the session's own file a byte of it lies.
+    /// Where in the session's own file a byte of the self-contained one lies; 0 if it is a base's.
     pub(crate) const fn own_offset(&self, byte: u64) -> u64 {
-        byte - self.in_log + self.in_file
+        (byte + self.in_file).saturating_sub(self.in_log)
+    }
+
+    fn place(&self, place: Place) -> Place {
+        place.moved(self.in_log, self.in_file, self.lines)
     }
 
     /// What an error says about the self-contained file, said of the session's own file.
     pub(crate) fn error_in_own_file(&self, error: FormatError) -> FormatError {
-        error.moved_back(self.in_log - self.in_file, self.lines)
+        error.moved(self.in_log, self.in_file, self.lines)
     }
 }
 
@@ -86,15 +90,13 @@ impl LogBytes {
     /// A place in the self-contained file, as one in the session's own file.
     #[must_use]
     pub fn place_in_own_file(&self, place: Place) -> Place {
-        let (bytes, lines) = self.ahead();
-        place.moved_back(bytes, lines)
+        self.own_part().place(place)
     }
 
     /// What an error says about the self-contained file, said of the session's own file.
     #[must_use]
     pub fn error_in_own_file(&self, error: FormatError) -> FormatError {
-        let (bytes, lines) = self.ahead();
-        error.moved_back(bytes, lines)
+        self.own_part().error_in_own_file(error)
     }
 
     /// What was read, with the place of a torn tail as one in the session's own file.
@@ -105,12 +107,6 @@ impl LogBytes {
             tail.keep = self.own_offset(tail.keep);
         }
         stored
-    }
-
-    /// How many bytes and lines of the self-contained file lie ahead of the session's own, without its header.
-    fn ahead(&self) -> (u64, u64) {
-        let ahead = |branch: &Branch| (branch.own_at - branch.header, self.shared().get());
-        self.branch.as_ref().map_or((0, 0), ahead)
     }
 
     /// Puts a branch together with its bases, which lie in the same directory.
@@ -160,10 +156,7 @@ impl LogBytes {
 
     /// Where in the session's own file a byte of the self-contained one lies.
     pub(crate) fn own_offset(&self, byte: u64) -> u64 {
-        match &self.branch {
-            None => byte,
-            Some(branch) => (byte + branch.header).saturating_sub(branch.own_at),
-        }
+        self.own_part().own_offset(byte)
     }
 
     /// How long the session's own file is.

@@ -10,9 +10,18 @@ use crate::support::{NOW, events, file_bytes, header, texts, write};
 
 #[test]
 fn a_crash_in_the_own_part_of_a_branch_is_repaired_there() {
-    let home = home_with(&[3, 9, 16]);
+    crash_in_the_own_part(&[3, 9, 16], 9);
+}
+
+#[test]
+fn a_crash_in_a_branch_whose_base_is_shorter_than_its_header_is_repaired_there() {
+    crash_in_the_own_part(&[1, 16], 0);
+}
+
+fn crash_in_the_own_part(frames: &[usize], cut: u64) {
+    let home = home_with(frames);
     let store = home.store(Container::Zstd);
-    let expected = fork(&store, "child", "demo", 9);
+    let expected = fork(&store, "child", "demo", cut);
     let base = fs::read(home.log("demo", Container::Zstd)).unwrap();
     let path = home.dir("child").join(BRANCH);
     let clean = fs::read(&path).unwrap();
@@ -23,6 +32,10 @@ fn a_crash_in_the_own_part_of_a_branch_is_repaired_there() {
         let seen = store.read(&"child".into()).unwrap().stored;
         let tail = seen.tail.unwrap();
         assert_eq!(tail.bytes, end as u64);
+        assert_eq!(
+            (tail.keep, tail.place.byte),
+            (clean.len() as u64, clean.len() as u64)
+        );
         let opened = store.open(&"child".into(), NOW).unwrap();
         let rows = texts(opened.session.log().events());
         assert!(rows.starts_with(&expected), "{end}");
@@ -36,9 +49,14 @@ fn a_crash_in_the_own_part_of_a_branch_is_repaired_there() {
 
 #[test]
 fn damage_in_the_own_part_is_told_with_its_place_in_the_branch_file() {
-    let home = home_with(&[3, 9, 16]);
+    damage_in_the_own_part(&[3, 9, 16], 9);
+    damage_in_the_own_part(&[1, 16], 0);
+}
+
+fn damage_in_the_own_part(frames: &[usize], cut: u64) {
+    let home = home_with(frames);
     let store = home.store(Container::Zstd);
-    fork(&store, "child", "demo", 9);
+    fork(&store, "child", "demo", cut);
     let path = home.dir("child").join(BRANCH);
     let clean = fs::read(&path).unwrap();
     let start = match scan_frame(&clean).unwrap() {
