@@ -6,7 +6,7 @@ use std::sync::Arc;
 use offshoot_agent::{AgentError, Cancel, SessionService};
 use offshoot_format::Container;
 use offshoot_session::{EventDraft, EventKind, EventLog, LogOffset, Seq, SessionHeader, SessionId};
-use offshoot_store::{HOME_MARKER, JsonlStore, Persistence as _, StoreError};
+use offshoot_store::{HOME_MARKER, JsonlStore, Persistence as _, Query, StoreError};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, ask, script};
@@ -256,4 +256,35 @@ async fn an_agents_session_is_forked_as_it_is_now_and_shares_what_that_makes_dur
     let beyond = service.prepare_fork_of(&agent, Some(log.end().seq()), None);
     assert_eq!(beyond.await.unwrap_err().code(), "INVALID_BOUNDARY");
     assert_eq!(texts(&agent.session().log()), texts(&log));
+}
+
+#[tokio::test]
+async fn whoever_closes_or_forks_a_session_saves_the_next_list_from_reading_it() {
+    let bench = Bench::new();
+    let home = tempfile::tempdir().unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let store =
+        || JsonlStore::new(home.path().join("sessions"), Container::Zstd).with_cache(cache.path());
+    let service = SessionService::new(Arc::new(store()), bench.env.clone());
+    let mut agent = bench.agent(service.create(None).unwrap(), script(vec![says("One.")]));
+    ask(&mut agent, "First.").await;
+    let id = agent.session().id().clone();
+    let end = agent.session().log().end();
+    drop(agent);
+    let read = service.read(&id).unwrap();
+    let fork = service.prepare_fork(&read, None, Some("child".into()));
+    let fork = fork.unwrap();
+    drop(service.store_fork(&fork).unwrap());
+    let rows = store().list(&Query::default()).unwrap().rows;
+    let mut known: Vec<_> = rows
+        .iter()
+        .map(|row| (row.id.clone(), row.summary().map(|summary| summary.events)))
+        .collect();
+    known.sort();
+    let mut expected = [
+        (id, Some(end)),
+        ("child".into(), Some(fork.seed.log().end())),
+    ];
+    expected.sort();
+    assert_eq!(known, expected);
 }

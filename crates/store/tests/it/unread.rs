@@ -358,3 +358,15 @@ fn nothing_of_a_session_is_in_the_cache_once_it_is_deleted_and_collected() {
     it.store.list(&query).unwrap();
     assert!(!is_in_cache());
 }
+
+#[test]
+fn who_closes_a_session_leaves_word_of_where_it_can_be_cut() {
+    let it = remembered(60);
+    let opened = it.store.open(&"demo".into(), NOW).unwrap();
+    assert!(!it.is_known(), "the resume marker was appended");
+    it.store.note(&opened.session, &opened.writer.shareable());
+    let log = opened.session.log().clone();
+    drop(opened);
+    it.check("demo", &log, Some(500));
+    it.check("demo", &log, Some(log.end().get() - 1));
+}
