@@ -132,6 +132,8 @@ impl Agent {
             call_id: call.id.to_owned(),
             cwd: self.session.header().cwd.map(Into::into),
             cancel: turn.child_token(),
+            limits: offshoot_tool_api::Limits::none(),
+            spill: None,
         };
         async move {
             // Also when the turn is dropped in the middle, nothing of the call goes on.

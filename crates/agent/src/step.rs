@@ -174,7 +174,11 @@ impl Agent {
         let context = RequestContext {
             provider: call.provider.clone(),
             model: call.model.clone(),
-            context_window: self.model.context_window(&call.model),
+            context_window: self
+                .model
+                .prepare(call)
+                .ok()
+                .and_then(|prepared| prepared.info.context_window),
             system_prompt_update: None,
         };
         let log = self.session.log();

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::message::ModelRequest;
-use crate::stream::Chunk;
+use crate::message::{CallConfig, ModelRequest};
+use crate::prepared::PreparedCall;
+use crate::stream::{Chunk, Failure};
 
 /// A provider of models.
 ///
@@ -21,8 +22,14 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// The provider name that goes into [`crate::CallConfig::provider`].
     fn provider(&self) -> &str;
 
-    /// How many tokens `model` can see, when known.
-    fn context_window(&self, model: &str) -> Option<u64>;
+    /// Binds a configuration to what this provider makes of it. It asks nobody and takes no time: what is not known here
+    /// stays unknown.
+    ///
+    /// # Errors
+    /// The configuration cannot be served, for example an effort that the model does not have.
+    fn prepare(&self, config: &CallConfig) -> Result<PreparedCall, Failure> {
+        Ok(PreparedCall::plain(config.clone()))
+    }
 
     /// Makes one call.
     fn stream(

@@ -49,12 +49,15 @@
 //! ```
 
 mod assemble;
+mod attachments;
 mod client;
 pub mod codes;
 mod message;
 mod openai;
+mod prepared;
 mod raw;
 mod record;
+mod retry;
 mod script;
 mod sse;
 mod stream;
@@ -62,6 +65,7 @@ mod surrogates;
 mod verify;
 
 pub use assemble::{Assembled, Assembler};
+pub use attachments::{Attachments, NoAttachments};
 pub use client::Model;
 pub use message::{
     CallConfig, ContentBlock, Dimensions, FileAttachment, ImageAttachment, Message, MessageSource,
@@ -73,8 +77,10 @@ pub use openai::encode::{
 };
 #[cfg(feature = "http")]
 pub use openai::http::{ApiKey, OpenAiConfig, OpenAiError, OpenAiModel};
+pub use prepared::{AdapterDefaults, ModelInfo, PreparedCall};
 pub use raw::RawJson;
 pub use record::{StreamRecord, StreamRecorder, expand};
+pub use retry::RetryPolicy;
 pub use script::{Attempt, ScriptModel};
 pub use sse::{SseEnd, SseError, SseFrame, SseSplitter};
 pub use stream::{Chunk, Failure, FinishReason, ReplayState};

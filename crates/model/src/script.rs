@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Model;
 use crate::codes;
-use crate::message::ModelRequest;
+use crate::message::{CallConfig, ModelRequest};
+use crate::prepared::PreparedCall;
+use crate::retry::RetryPolicy;
 use crate::stream::{Chunk, Failure};
 
 /// The answer to one call.
@@ -39,6 +41,7 @@ pub enum Attempt {
 pub struct ScriptModel {
     provider: String,
     context_window: Option<u64>,
+    retry: RetryPolicy,
     state: Mutex<State>,
 }
 
@@ -56,6 +59,8 @@ impl ScriptModel {
         Self {
             provider: provider.into(),
             context_window: None,
+            // What a script says is meant: nobody asks it the same again.
+            retry: RetryPolicy::never(),
             state: Mutex::new(State {
                 script_length: attempts.len(),
                 attempts: attempts.into(),
@@ -68,6 +73,13 @@ impl ScriptModel {
     #[must_use]
     pub fn with_context_window(mut self, tokens: u64) -> Self {
         self.context_window = Some(tokens);
+        self
+    }
+
+    /// Has failed attempts made again by this policy instead of never.
+    #[must_use]
+    pub fn with_retries(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
         self
     }
 
@@ -101,8 +113,11 @@ impl Model for ScriptModel {
         &self.provider
     }
 
-    fn context_window(&self, _model: &str) -> Option<u64> {
-        self.context_window
+    fn prepare(&self, config: &CallConfig) -> Result<PreparedCall, Failure> {
+        let mut prepared = PreparedCall::plain(config.clone());
+        prepared.info.context_window = self.context_window;
+        prepared.retry = self.retry.clone();
+        Ok(prepared)
     }
 
     fn stream(

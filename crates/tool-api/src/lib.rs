@@ -71,11 +71,19 @@ mod error;
 mod limits;
 mod permission;
 mod registry;
+mod spill;
 mod tool;
 
 pub use arguments::ToolArguments;
 pub use error::ToolError;
 pub use limits::{Bounded, HeadTail, Omitted, OutputLimits, bound};
-pub use permission::{PermissionAnswer, PermissionQuestion};
+pub use permission::{
+    ApprovalPolicy, Escalation, Limits, PermissionAnswer, PermissionQuestion, SandboxMode,
+};
 pub use registry::{RegistryError, ToolRegistry};
-pub use tool::{Concurrency, Effects, SpecError, Tool, ToolContext, ToolOutput, ToolSpec};
+/// Derives the schema of a tool's arguments; see [`ToolSpec::typed`].
+pub use schemars::{self, JsonSchema};
+pub use spill::{Spill, SpillFile};
+pub use tool::{
+    Concurrency, Effects, SpecError, Tool, ToolContext, ToolOutput, ToolRecord, ToolSpec,
+};

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ToolArguments, ToolError};
+use crate::{Escalation, Limits, Spill, ToolArguments, ToolError};
 
 /// Something the model may call.
 ///
@@ -40,7 +42,16 @@ pub trait Tool: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Runs one call to its end.
+    /// Whether this very call wants more than `cx.limits` allows. It is asked before the call runs; if that is allowed, the
+    /// call runs with [`Limits::none`], else it does not run.
+    ///
+    /// A tool that does not look at the limits itself need not say anything: the default is that it stays within them.
+    fn escalation(&self, _arguments: &ToolArguments, _cx: &ToolContext) -> Option<Escalation> {
+        None
+    }
+
+    /// Runs one call to its end. It must keep within `cx.limits`.
+    ///
     ///
     /// An implementation watches `cx.cancel` wherever it may wait long, releases what it holds, and then returns
     /// [`ToolError::aborted`]. It checks its arguments itself, with [`ToolArguments::parse`].
@@ -111,6 +122,30 @@ impl ToolSpec {
     }
 }
 
+impl ToolSpec {
+    /// Builds a description whose schema is that of the type that the tool reads its arguments into.
+    ///
+    /// # Panics
+    /// If the type has no schema that is an object: that is a mistake in the program.
+    #[must_use]
+    pub fn typed<Arguments: JsonSchema>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+    ) -> Self {
+        let settings = schemars::generate::SchemaSettings::draft07().with(|settings| {
+            settings.meta_schema = None;
+            settings.inline_subschemas = true;
+        });
+        let mut schema = settings
+            .into_generator()
+            .into_root_schema_for::<Arguments>();
+        // The name of a Rust type tells a model nothing.
+        schema.remove("title");
+        let text = serde_json::to_string(&schema).expect("BUG: a schema is JSON");
+        Self::new(name, description, text).expect("BUG: arguments are an object")
+    }
+}
+
 impl PartialEq for ToolSpec {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -148,15 +183,21 @@ pub struct ToolContext {
     pub cwd: Option<PathBuf>,
     /// Cancelled when the turn is aborted or the tool's own time is over.
     pub cancel: CancellationToken,
+    /// What the call may do.
+    pub limits: Limits,
+    /// Where output goes that is too long to be shown; `None` where there is no such place, then it is cut.
+    pub spill: Option<Arc<dyn Spill>>,
 }
 
 impl ToolContext {
-    /// A context without a directory, whose token only the caller can cancel.
+    /// A context without a directory and without limits, whose token only the caller can cancel.
     pub fn new(call_id: impl Into<String>) -> Self {
         Self {
             call_id: call_id.into(),
             cwd: None,
             cancel: CancellationToken::new(),
+            limits: Limits::none(),
+            spill: None,
         }
     }
 
@@ -170,6 +211,15 @@ impl ToolContext {
     }
 }
 
+/// A fact that a call adds to the session's log, ahead of its result: `todo/write`, for example.
+#[derive(Clone, Debug)]
+pub struct ToolRecord {
+    /// The type of the event. It must be one that shows nothing to the model.
+    pub kind: String,
+    /// The payload.
+    pub data: Box<RawValue>,
+}
+
 /// What a call that worked tells.
 #[derive(Clone, Debug, Default)]
 pub struct ToolOutput {
@@ -179,6 +229,10 @@ pub struct ToolOutput {
     pub meta: Option<Box<RawValue>>,
     /// Whether the turn has reached its end with this call.
     pub concludes_turn: bool,
+    /// What the model is told besides, as messages of their own before the next step.
+    pub contexts: Vec<String>,
+    /// What else goes into the log.
+    pub records: Vec<ToolRecord>,
 }
 
 impl ToolOutput {
@@ -186,8 +240,7 @@ impl ToolOutput {
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            meta: None,
-            concludes_turn: false,
+            ..Self::default()
         }
     }
 
@@ -210,10 +263,35 @@ impl ToolOutput {
     }
 }
 
+impl ToolOutput {
+    /// The same output with one more message for the model, before the next step.
+    #[must_use]
+    pub fn with_context(mut self, text: impl Into<String>) -> Self {
+        self.contexts.push(text.into());
+        self
+    }
+
+    /// The same output with one more event for the log.
+    #[must_use]
+    pub fn with_record(mut self, kind: impl Into<String>, data: Box<RawValue>) -> Self {
+        let kind = kind.into();
+        self.records.push(ToolRecord { kind, data });
+        self
+    }
+}
+
+impl PartialEq for ToolRecord {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.data.get() == other.data.get()
+    }
+}
+
 impl PartialEq for ToolOutput {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
             && self.meta.as_deref().map(RawValue::get) == other.meta.as_deref().map(RawValue::get)
             && self.concludes_turn == other.concludes_turn
+            && self.contexts == other.contexts
+            && self.records == other.records
     }
 }

@@ -196,10 +196,6 @@ impl Model for Fed {
         "acme"
     }
 
-    fn context_window(&self, _: &str) -> Option<u64> {
-        None
-    }
-
     /// Does not listen to the cancellation at all.
     fn stream(&self, _: Arc<ModelRequest>, _: CancellationToken) -> BoxStream<'static, Chunk> {
         let chunks = self.chunks.try_lock().unwrap().take().unwrap();

@@ -24,7 +24,8 @@ use super::failure;
 use super::headers::{EVENT_STREAM, foreign_content_type, request_id, retry_after_ms};
 use crate::client::Model;
 use crate::codes;
-use crate::message::ModelRequest;
+use crate::message::{CallConfig, ModelRequest};
+use crate::prepared::PreparedCall;
 use crate::sse::{SseFrame, SseSplitter};
 use crate::stream::{Chunk, Failure, FinishReason};
 
@@ -180,8 +181,11 @@ impl Model for OpenAiModel {
         &self.shared.config.provider
     }
 
-    fn context_window(&self, model: &str) -> Option<u64> {
-        self.shared.config.context_windows.get(model).copied()
+    fn prepare(&self, config: &CallConfig) -> Result<PreparedCall, Failure> {
+        let mut prepared = PreparedCall::plain(config.clone());
+        let windows = &self.shared.config.context_windows;
+        prepared.info.context_window = windows.get(&config.model).copied();
+        Ok(prepared)
     }
 
     fn stream(

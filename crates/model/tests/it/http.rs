@@ -362,13 +362,14 @@ fn context_windows_are_those_of_the_configuration() {
     })
     .unwrap();
     assert_eq!(model.provider(), "demo");
-    assert_eq!(
-        (
-            model.context_window("demo-1"),
-            model.context_window("other")
-        ),
-        (Some(64_000), None)
-    );
+    let window = |id: &str| {
+        let config = CallConfig {
+            model: id.into(),
+            ..CallConfig::default()
+        };
+        model.prepare(&config).unwrap().info.context_window
+    };
+    assert_eq!((window("demo-1"), window("other")), (Some(64_000), None));
 }
 
 fn code(chunks: &[Chunk]) -> &str {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use offshoot_model::{
-    Attempt, Chunk, Failure, FinishReason, Message, MessageSource, Model, ModelRequest, Role,
-    ScriptModel,
+    Attempt, CallConfig, Chunk, Failure, FinishReason, Message, MessageSource, Model, ModelRequest,
+    Role, ScriptModel,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -48,8 +48,9 @@ fn attempts_are_given_in_order_and_requests_are_remembered() {
         ],
     )
     .with_context_window(64_000);
+    let prepared = model.prepare(&CallConfig::default()).unwrap();
     assert_eq!(
-        (model.provider(), model.context_window("any")),
+        (model.provider(), prepared.info.context_window),
         ("demo", Some(64_000))
     );
     assert_eq!(model.remaining(), 2);
