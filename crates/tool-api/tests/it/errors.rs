@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use offshoot_tool_api::{PermissionAnswer, ToolError};
-use serde_json::json;
 
 #[test]
 fn known_errors_have_the_names_and_codes_of_the_log() {

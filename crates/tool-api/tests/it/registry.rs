@@ -92,6 +92,7 @@ async fn a_tool_runs_behind_the_trait_object() {
         text: "c1".to_owned(),
         meta: Some(RawValue::from_string("{ }".to_owned()).unwrap()),
         concludes_turn: true,
+        ..ToolOutput::default()
     };
     assert_eq!(output, Ok(expected));
 }
