@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::AgentError;
 use crate::cancel::Cancel;
-use crate::driver::{Agent, StepEnding, StepFailure, check};
+use crate::driver::{Driver, StepEnding, StepFailure, check};
 use crate::events::{
     ErrorInfo, TextBlock, ToolBody, ToolCall, ToolResult, ToolSource, logged, shown,
 };
@@ -51,7 +51,7 @@ struct Ended<'a> {
     undurable: Option<AgentError>,
 }
 
-impl Agent {
+impl Driver {
     pub(crate) async fn calls(
         &self,
         at: StepRef,
@@ -133,7 +133,7 @@ impl Agent {
             cwd: self.session.header().cwd.map(Into::into),
             cancel: turn.child_token(),
             limits: offshoot_tool_api::Limits::none(),
-            spill: None,
+            spill: self.spill.clone(),
         };
         async move {
             // Also when the turn is dropped in the middle, nothing of the call goes on.

@@ -23,7 +23,7 @@ impl Cancel {
     /// Ends the turn as soon as it can: started tools are told, no other one starts, everything is answered in the log.
     pub fn cancel(&self, cause: CancelCause) {
         // Whoever comes second has nothing to add: the first cause stands in the log.
-        let _ = self.cause.set(cause);
+        let _second = self.cause.set(cause);
         self.token.cancel();
     }
 
@@ -32,7 +32,7 @@ impl Cancel {
     pub fn cause(&self) -> Option<CancelCause> {
         self.token
             .is_cancelled()
-            .then(|| self.cause.get().copied().unwrap_or(CancelCause::User))
+            .then(|| self.cause.get().cloned().unwrap_or(CancelCause::User))
     }
 
     pub(crate) const fn token(&self) -> &CancellationToken {

@@ -1,52 +1,27 @@
 //! The driver: turns and steps over exactly one live session (`reference/agent.md` §1.4 and §1.5, V4).
 //!
 //! The order of events is the product: `turn/start`, the claims, `step/start`, the step, `step/end`, and so on until nobody
-//! has anything to add, then `turn/end`. A step that fails answers its calls before it ends, whatever failed. Places that
-//! the plain driver leaves open on purpose: steering while a model streams, retries of a failed attempt, compaction before
-//! a step, hooks around the turn.
+//! has anything to add, then `turn/end`. A step that fails answers its calls before it ends, whatever failed.
 
 use std::sync::Arc;
 
 use offshoot_model::{CallConfig, Failure, Model, Usage};
 use offshoot_session::{EventDraft, EventKind, LiveSession, LogOffset, StepRef};
-use offshoot_tool_api::ToolRegistry;
+use offshoot_tool_api::{Spill, ToolRegistry};
 
+use crate::AgentError;
 use crate::answer::Answer;
+use crate::approver::Approver;
 use crate::cancel::Cancel;
+use crate::core::{Core, Route};
 use crate::env::Env;
 use crate::events::{CancelCause, Header, Step, TurnEnd, TurnEndReason, TurnStart, logged, read};
-use crate::inbox::{self, InboxTarget};
-use crate::recorder::{DurableListener, Recorder};
-use crate::service::{Attached, Live};
-use crate::{AgentError, prompt};
-
-/// What an agent runs with.
-#[derive(Clone, Debug)]
-pub struct AgentConfig {
-    /// Which model is called, and how.
-    pub call: CallConfig,
-    /// The system prompt of a session that has none yet. Ignored for one that has: its prompt is history.
-    pub system_prompt: String,
-    /// How many tools that allow it run at the same time. At least 1.
-    pub max_parallel_tool_calls: usize,
-}
-
-impl AgentConfig {
-    /// The defaults for a model: [`prompt::DEFAULT_SYSTEM_PROMPT`] and ten tools at a time.
-    #[must_use]
-    pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
-        let call = CallConfig {
-            provider: provider.into(),
-            model: model.into(),
-            ..CallConfig::default()
-        };
-        Self {
-            call,
-            system_prompt: prompt::DEFAULT_SYSTEM_PROMPT.to_owned(),
-            max_parallel_tool_calls: 10,
-        }
-    }
-}
+use crate::hooks::{AgentHook, HookError, PreStep, StepContext};
+use crate::inbox::{self, InboxTarget, Input};
+use crate::notices::Notice;
+use crate::recorder::Recorder;
+use crate::service::Attached;
+use crate::setup::{AgentConfig, AgentSetup};
 
 /// What came of a turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,17 +36,18 @@ pub struct TurnReport {
     pub usage: Option<Usage>,
 }
 
-/// An agent: a driver over one live session.
-pub struct Agent {
+/// The loop over one live session. It runs where it is awaited; [`Agent`](crate::Agent) runs it on a task of its own.
+pub struct Driver {
+    pub(crate) core: Arc<Core>,
     pub(crate) session: LiveSession,
-    /// Ahead of `live`: a session is live for as long as its file lags behind.
     pub(crate) recorder: Recorder,
-    /// Takes the session out of the store when the agent goes.
-    live: Live,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: ToolRegistry,
     pub(crate) config: AgentConfig,
     pub(crate) env: Env,
+    pub(crate) hooks: Vec<Arc<dyn AgentHook>>,
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) spill: Option<Arc<dyn Spill>>,
     /// The header that the last request of this agent went out with; `None` before its first one.
     pub(crate) header: Option<Header>,
     /// The surface's generation at the last request, or when the agent was attached.
@@ -103,28 +79,38 @@ pub(crate) enum StepFailure {
     Driver(AgentError),
 }
 
+impl From<HookError> for StepFailure {
+    fn from(error: HookError) -> Self {
+        Self::Model(Failure::new(error.code, error.message))
+    }
+}
+
 impl<E: Into<AgentError>> From<E> for StepFailure {
     fn from(error: E) -> Self {
         Self::Driver(error.into())
     }
 }
 
-impl Agent {
-    /// Puts a driver on a session. `on_durable` hears of every event as soon as it is durable.
+impl Driver {
+    /// Puts a driver on a session.
     #[must_use]
-    pub fn new(
-        attached: Attached,
-        model: Arc<dyn Model>,
-        tools: ToolRegistry,
-        config: AgentConfig,
-        env: Env,
-        on_durable: Option<DurableListener>,
-    ) -> Self {
+    pub fn new(attached: Attached, setup: AgentSetup) -> Self {
         let Attached {
             live,
             writer,
             recording,
         } = attached;
+        let AgentSetup {
+            model,
+            tools,
+            config,
+            env,
+            hooks,
+            approver,
+            observer,
+            on_durable,
+            spill,
+        } = setup;
         let session = live.session.clone();
         let recorder = {
             let mut session = session.lock();
@@ -135,14 +121,22 @@ impl Agent {
             recorder
         };
         let generation = session.log().surface().content_generation();
+        let route = Route {
+            model: Arc::clone(&model),
+            call: config.call.clone(),
+        };
+        let core = Core::new(recorder.clone(), live, env.clone(), observer, route);
         Self {
+            core: Arc::new(core),
             session,
             recorder,
-            live,
             model,
             tools,
             config,
             env,
+            hooks,
+            approver,
+            spill,
             header: None,
             generation,
             usage: None,
@@ -166,19 +160,27 @@ impl Agent {
             return Err(AgentError::EmptyMessage);
         }
         self.check_continuable()?;
-        let message = inbox::user_message(self.env.fresh_id(), text);
-        inbox::insert(
-            &self.session,
-            InboxTarget::NextTurn,
-            message,
-            self.env.now(),
-        )
+        let input = Input::user(self.env.fresh_id(), text);
+        inbox::insert(&self.session, InboxTarget::NextTurn, &input, self.env.now())
     }
 
     /// Calls another model, or the same one otherwise, from the next request on.
     pub fn set_model(&mut self, model: Arc<dyn Model>, call: CallConfig) {
+        self.core.set_route(Route { model, call });
+    }
+
+    pub(crate) fn take_route(&mut self) {
+        let Route { model, call } = self.core.route();
         self.model = model;
         self.config.call = call;
+    }
+
+    pub(crate) fn hook_context<'a>(&'a self, at: StepRef, cancel: &'a Cancel) -> StepContext<'a> {
+        StepContext {
+            session: &self.session,
+            at,
+            cancel: cancel.token(),
+        }
     }
 
     /// Makes everything logged so far durable.
@@ -250,6 +252,13 @@ impl Agent {
         self.recorder.flush().await
     }
 
+    /// One turn of an agent: also without input, which somebody may have taken back.
+    pub(crate) async fn next_turn(&mut self, cancel: &Cancel) -> Result<TurnReport, AgentError> {
+        self.check_continuable()?;
+        self.close_abandoned_turn().await?;
+        self.turn(cancel).await
+    }
+
     async fn turn(&mut self, cancel: &Cancel) -> Result<TurnReport, AgentError> {
         let (turn, start) = {
             let log = self.session.log();
@@ -290,19 +299,23 @@ impl Agent {
         let mut ended = false;
         for step in 1.. {
             check(cancel)?;
-            let claimed = inbox::claim(&self.session, step == 1, self.env.now())?;
-            if claimed.is_empty() && (ended || step == 1) {
+            let at = StepRef { turn, step };
+            let entering = self.claim(at)?;
+            let Some(entering) = self.pre_step(at, entering, cancel).await? else {
+                return Ok(TurnEndReason::Blocked);
+            };
+            check(cancel)?;
+            if entering.is_empty() && (ended || step == 1) {
                 break;
             }
-            let at = StepRef { turn, step };
             self.append(logged(EventKind::StepStart, &Step::from(at)))?;
-            let result = self.step(at, &claimed, cancel).await;
+            let result = self.step(at, &entering, cancel).await;
             self.end_step(at)?;
             let ending = result?;
             cut_off |= ending == StepEnding::MaxTokens;
             ended = ending != StepEnding::Continue;
             check(cancel)?;
-            if ended && self.session.log().pending_input().next_step().is_empty() {
+            if ended && !self.goes_on(at, cancel).await? {
                 break;
             }
         }
@@ -311,6 +324,57 @@ impl Agent {
         } else {
             TurnEndReason::Completed
         })
+    }
+
+    fn claim(&self, at: StepRef) -> Result<Vec<Input>, AgentError> {
+        let claimed = inbox::claim(&self.session, at.step == 1, self.env.now())?;
+        for input in &claimed {
+            self.core.notify(&Notice::Claimed {
+                message: input.id(),
+                turn: at.turn,
+            });
+        }
+        Ok(claimed)
+    }
+
+    /// What enters the step; `None` if a hook does not let it begin.
+    async fn pre_step(
+        &self,
+        at: StepRef,
+        claimed: Vec<Input>,
+        cancel: &Cancel,
+    ) -> Result<Option<Vec<Input>>, StepFailure> {
+        let mut entering = claimed;
+        // A step that nobody asked for does not begin because the world has changed.
+        if !entering.is_empty() || at.step > 1 {
+            entering.extend(self.runtime_context());
+        }
+        for hook in &self.hooks {
+            let decision = hook
+                .pre_step(&self.hook_context(at, cancel), entering)
+                .await?;
+            match decision {
+                PreStep::Enter { messages, .. } => entering = messages,
+                PreStep::Reject => return Ok(None),
+            }
+        }
+        Ok(Some(entering))
+    }
+
+    /// Whether there is another step although the model has no more to do.
+    async fn goes_on(&self, at: StepRef, cancel: &Cancel) -> Result<bool, StepFailure> {
+        let waits = || !self.session.log().pending_input().next_step().is_empty();
+        if waits() {
+            return Ok(true);
+        }
+        for hook in &self.hooks {
+            for input in hook.turn_stopping(&self.hook_context(at, cancel)).await? {
+                let target = InboxTarget::NextStep;
+                inbox::insert(&self.session, target, &input, self.env.now())?;
+            }
+        }
+        check(cancel)?;
+        Ok(waits())
     }
 
     /// A step is never closed with a call unanswered: no provider would accept the conversation afterwards.
@@ -370,19 +434,9 @@ fn aborted(cancel: &Cancel) -> TurnEndReason {
     TurnEndReason::Aborted { reason }
 }
 
-impl Drop for Agent {
-    /// Stores what is queued, and leaves word of it. What cannot be stored is tried once more, and told, when the recorder
-    /// goes.
-    fn drop(&mut self) {
-        if !self.session.log().is_empty() && self.recorder.flush_blocking().is_ok() {
-            self.live.note(&self.recorder.shareable());
-        }
-    }
-}
-
-impl std::fmt::Debug for Agent {
+impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent")
+        f.debug_struct("Driver")
             .field("session", &self.session)
             .field("model", &self.model)
             .field("config", &self.config)

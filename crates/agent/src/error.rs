@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use offshoot_session::{
-    ForkError, LogError, NotContinuable, SeedError, Seq, StoreError as LiveError,
+    ForkError, LogError, NotContinuable, SeedError, Seq, SessionId, StoreError as LiveError,
 };
 use offshoot_store::StoreError;
 
@@ -48,6 +48,9 @@ pub enum AgentError {
     /// A message without text. No provider accepts one.
     #[error("a message needs text")]
     EmptyMessage,
+    /// Work outside of turns was asked for while something else is going on.
+    #[error("the agent of `{0}` already has active work")]
+    Busy(SessionId),
     /// The storage thread ended without an answer.
     #[error("the storage thread failed: {0}")]
     Worker(String),
@@ -67,6 +70,7 @@ impl AgentError {
             Self::Inbox(_) => "INVALID_INBOX",
             Self::NotContinuable(error) => error.code(),
             Self::StillStreaming { .. } => "STILL_STREAMING",
+            Self::Busy(_) => "BUSY",
             Self::EmptyMessage => "EMPTY_MESSAGE",
             Self::Worker(_) => "STORAGE_THREAD_FAILED",
         }

@@ -65,6 +65,8 @@ pub enum TurnEndReason {
     Completed,
     /// The model's answer was cut off by its output limit.
     MaxTokens,
+    /// A hook did not let its first step begin.
+    Blocked,
     /// Somebody cancelled the turn.
     Aborted {
         /// Who.
@@ -84,6 +86,7 @@ impl TurnEndReason {
         match self {
             Self::Completed => "completed",
             Self::MaxTokens => "max-tokens",
+            Self::Blocked => "blocked",
             Self::Aborted { .. } => "aborted",
             Self::Error { .. } => "error",
         }
@@ -91,7 +94,7 @@ impl TurnEndReason {
 }
 
 /// Who cancelled a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CancelCause {
@@ -99,6 +102,11 @@ pub enum CancelCause {
     User,
     /// The session that delegated this one.
     Parent,
+    /// A hook.
+    Hook {
+        /// Why.
+        reason: String,
+    },
     /// The program is going down.
     Disposed,
 }
@@ -121,14 +129,6 @@ pub(crate) struct InboxSpliced<'a> {
 )]
 fn is_zero(count: &usize) -> bool {
     *count == 0
-}
-
-#[derive(Serialize)]
-pub(crate) struct UserMessage<'a, S: Serialize> {
-    pub(crate) id: String,
-    pub(crate) role: &'static str,
-    pub(crate) content: [TextBlock<'a>; 1],
-    pub(crate) source: S,
 }
 
 #[derive(Serialize)]

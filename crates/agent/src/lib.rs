@@ -1,6 +1,7 @@
 //! The agent: a driver that runs turns over one live session, and the service that front ends reach sessions through.
 //!
-//! [`SessionService`] creates, opens, reads and forks sessions. [`Agent`] drives one of them: it claims input, builds the
+//! [`SessionService`] creates, opens, reads and forks sessions. An [`Agent`] is the handle on one that is driven, its
+//! [`Driver`] the loop itself: it claims input, builds the
 //! request from the log, calls the model, runs the tools the model asked for, and writes every one of these facts as an
 //! event, in the order of format V4. [`derive_script`] turns a recorded session into the script of a model, so that it
 //! runs again without a key.
@@ -10,7 +11,7 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use offshoot_agent::{Agent, AgentConfig, Cancel, Clock, Env, IdSource, SessionService};
+//! # use offshoot_agent::{Agent, AgentConfig, AgentSetup, Clock, Env, IdSource, SessionService};
 //! # use offshoot_format::Container;
 //! # use offshoot_model::{Attempt, Chunk, ContentBlock, FinishReason, ScriptModel};
 //! # use offshoot_store::JsonlStore;
@@ -34,42 +35,62 @@
 //!
 //! let attached = service.create(None)?;
 //! let config = AgentConfig::new("demo", "demo-1");
-//! let mut agent = Agent::new(attached, Arc::new(model), ToolRegistry::new(), config, env, None);
-//! agent.submit("how many files?")?;
+//! let setup = AgentSetup::new(Arc::new(model), ToolRegistry::new(), config, env);
 //! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 //! # runtime.block_on(async {
-//! let reports = agent.run(&Cancel::new()).await?;
-//! assert_eq!(reports[0].text, "Four.");
+//! let agent = Agent::new(attached, setup);
+//! agent.followup("how many files?")?;
+//! agent.when_idle().await;
+//! let log = agent.session().log();
+//! assert!(log.messages().last().is_some_and(|message| message.text.contains("Four.")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok(())
 //! # }
 //! ```
 
+mod agent;
 mod answer;
+mod approver;
 mod calls;
 mod cancel;
+mod core;
 mod driver;
 mod env;
 mod error;
 mod events;
+mod hooks;
 mod inbox;
+mod live;
+mod notices;
+mod preamble;
 mod prompt;
 mod recorder;
 mod replay;
 mod request;
+mod retry;
 mod service;
 mod settle;
+mod setup;
 mod step;
 
+pub use agent::{Agent, Queue, Wake};
+pub use approver::{Approver, NobodyToAsk};
 pub use cancel::Cancel;
-pub use driver::{Agent, AgentConfig, TurnReport};
+pub use driver::{Driver, TurnReport};
 pub use env::{Clock, Env, IdSource};
 pub use error::{AgentError, RequestError};
 pub use events::{CancelCause, TurnEndReason};
+pub use hooks::{
+    AgentHook, Gate, HookError, PostExecute, PreStep, ProposedCall, Recovery, StepContext,
+};
+pub use inbox::{InboxTarget, Input};
+pub use live::{FrameBody, LiveAnswer, StreamFrame};
+pub use notices::{AgentObserver, AgentStatus, Notice};
 pub use prompt::DEFAULT_SYSTEM_PROMPT;
 pub use recorder::{DurableListener, UnstoredListener};
 pub use replay::{ReplayError, derive_script, script_from};
 pub use request::{build_request, count_requests, request_at};
 pub use service::{Attached, Fork, Opened, SessionService};
 pub use settle::AnswerSettler;
+pub use setup::{AgentConfig, AgentSetup};

@@ -4,10 +4,12 @@
 //! the provider's prefix cache, and in a fork it would change what the inherited words answered to. The working directory
 //! is a message of its own, repeated only when it differs from the last one the model still sees.
 
+use offshoot_model::ContentBlock;
 use offshoot_session::{EventKind, EventLog};
 
 use crate::env::Env;
-use crate::events::{Section, SnapshotSource, TextBlock, UserMessage, read};
+use crate::events::{Section, SnapshotSource, read, row_text};
+use crate::inbox::Input;
 
 /// The system prompt of a session that names none.
 pub const DEFAULT_SYSTEM_PROMPT: &str = "\
@@ -30,11 +32,7 @@ fn sections(cwd: &str) -> Vec<Section> {
 }
 
 /// The runtime-context message to add, if the model's picture is out of date.
-pub(crate) fn context_update(
-    log: &EventLog,
-    cwd: Option<&str>,
-    env: &Env,
-) -> Option<offshoot_session::EventDraft> {
+pub(crate) fn context_update(log: &EventLog, cwd: Option<&str>, env: &Env) -> Option<Input> {
     let sections = sections(cwd?);
     #[derive(serde::Deserialize)]
     struct WithSource {
@@ -70,13 +68,9 @@ pub(crate) fn context_update(
         form: "snapshot".to_owned(),
         sections,
     };
-    let message = UserMessage {
-        id: env.fresh_id(),
-        role: "user",
-        content: [TextBlock::new(&text)],
-        source,
-    };
-    Some(crate::events::shown(EventKind::UserMessage, &message))
+    let source = serde_json::from_str(row_text(&source).get()).expect("BUG: a source is one");
+    let content = vec![ContentBlock::text(text)];
+    Some(Input::blocks(env.fresh_id(), content, source))
 }
 
 /// A title from the first words of what a person asked: enough to find the session again.

@@ -15,7 +15,7 @@ use offshoot_store::{
 
 use crate::env::Env;
 use crate::recorder::{Recording, UnstoredListener};
-use crate::{Agent, AgentError};
+use crate::{AgentError, Driver};
 
 /// A live session with its writer: what an agent is put on.
 ///
@@ -194,7 +194,7 @@ impl SessionService {
     /// As [`Self::prepare_fork`]; storage that failed.
     pub async fn prepare_fork_of(
         &self,
-        source: &Agent,
+        source: &Driver,
         at: Option<Seq>,
         child: Option<SessionId>,
     ) -> Result<Fork, AgentError> {

@@ -1,54 +1,91 @@
-//! One step: the messages that join, the header, the request, and how its answer is settled.
+//! One step: the request, how its answer comes in, and how it is settled.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use offshoot_model::{
-    Assembled, CallConfig, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, StreamRecord,
-    ToolSpec, Usage, codes,
+    Assembled, CallConfig, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, PreparedCall,
+    StreamRecord, Usage, codes,
 };
-use offshoot_session::{Event, EventKind, LogOffset, StepRef};
+use offshoot_session::{EventKind, LogOffset, Seq, StepRef};
 use offshoot_store::AttemptStart;
-use serde_json::value::RawValue;
 
+use crate::AgentError;
 use crate::answer::{Answer, unsound};
 use crate::cancel::Cancel;
-use crate::driver::{Agent, StepEnding, StepFailure, check};
+use crate::driver::{Driver, StepEnding, StepFailure, check};
 use crate::events::{
-    AssistantAttempt, AssistantBody, AssistantMessage, Header, ModelSource, RequestContext,
-    RequestHeader, SessionTitle, SourceKind, StoredHeader, SystemBody, SystemMessage, TextBlock,
-    logged, one_line, read, shown,
+    AssistantAttempt, AssistantBody, AssistantMessage, ModelSource, logged, shown,
 };
+use crate::hooks::Recovery;
+use crate::inbox::Input;
+use crate::notices::Notice;
 use crate::request::{build_request, settled_attempts};
-use crate::{AgentError, prompt};
 
-impl Agent {
+/// What an answer has come to.
+enum Settled {
+    /// The step is over.
+    Ended(StepEnding),
+    /// These tools are asked for.
+    Calls(Vec<ContentBlock>),
+}
+
+impl Driver {
+    /// Calls the model once, or as often as a failed attempt is worth making again, and runs the tools it asks for.
     pub(crate) async fn step(
         &mut self,
         at: StepRef,
-        claimed: &[Arc<str>],
+        entering: &[Input],
         cancel: &Cancel,
     ) -> Result<StepEnding, StepFailure> {
         let begun = self.session.log().end();
-        self.log_prompt(at)?;
-        let prompts = self.log_messages(claimed)?;
-        self.log_header()?;
-        self.log_context()?;
-        if at.step == 1 {
-            self.log_title(&prompts)?;
+        let mut entering = Some(entering);
+        loop {
+            self.take_route();
+            let prepared = self.prepare(at, cancel).await?;
+            self.log_prompt(at)?;
+            // They are said once, however often the model has to be asked.
+            let prompts = self.log_messages(entering.take().unwrap_or_default())?;
+            self.log_header(&prepared)?;
+            self.log_context(&prepared)?;
+            if at.step == 1 {
+                self.log_title(&prompts)?;
+            }
+            let request = build_request(&self.session.log(), self.session.id())?;
+            // Everything the model is about to see must survive a crash, or a later request would not extend this one.
+            self.recorder.flush().await?;
+            check(cancel)?;
+            self.recorder.begin_attempt(self.attempt(at, begun));
+            let answer = self.answer(at, request, cancel).await;
+            match self.settle(at, answer, cancel) {
+                Ok(Settled::Ended(ending)) => return Ok(ending),
+                Ok(Settled::Calls(content)) => return self.calls(at, &content, cancel).await,
+                Err(StepFailure::Model(failure)) => {
+                    match self.recover(at, &failure, &prepared, cancel).await? {
+                        Recovery::Retry => {}
+                        Recovery::GiveUp => return Err(StepFailure::Model(failure)),
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
         }
-        let request = build_request(&self.session.log(), self.session.id())?;
-        // Everything the model is about to see must survive a crash, or a later request would not extend this one.
-        self.recorder.flush().await?;
-        check(cancel)?;
-        self.recorder.begin_attempt(self.attempt(at, begun));
-        let answer = self.answer(request, cancel).await;
-        self.settle(at, answer, cancel).await
+    }
+
+    /// The configuration of the next request, as the hooks want it and with what the provider makes of it.
+    async fn prepare(&mut self, at: StepRef, cancel: &Cancel) -> Result<PreparedCall, StepFailure> {
+        let mut config = self.config.call.clone();
+        for hook in &self.hooks {
+            config = hook.request(&self.hook_context(at, cancel), config).await?;
+        }
+        // Who cancels now is heard before the model is called: what was claimed is logged first, so that it is not lost.
+        self.model.prepare(&config).map_err(StepFailure::Model)
     }
 
     /// Listens until the answer is over, or nobody wants to hear it any more.
-    async fn answer(&mut self, request: ModelRequest, cancel: &Cancel) -> Answer {
+    async fn answer(&mut self, at: StepRef, request: ModelRequest, cancel: &Cancel) -> Answer {
         let mut stream = self.model.stream(Arc::new(request), cancel.token().clone());
+        let frame = self.core.stream.start(at);
+        self.core.notify(&Notice::Stream(&frame));
         let answer = self.listening.insert(Answer::default());
         loop {
             let next = cancel.token().run_until_cancelled(stream.next()).await;
@@ -63,6 +100,9 @@ impl Agent {
                 Some(Some(chunk)) => {
                     let now = self.env.now();
                     self.recorder.chunk(now, &chunk);
+                    if let Some(frame) = self.core.stream.chunk(now, &chunk) {
+                        self.core.notify(&Notice::Stream(&frame));
+                    }
                     answer.push(now, chunk);
                 }
                 None => {
@@ -88,145 +128,13 @@ impl Agent {
         }
     }
 
-    /// The prompt is logged once, ahead of everything the model sees.
-    fn log_prompt(&self, at: StepRef) -> Result<(), AgentError> {
-        if !self.session.log().surface().is_empty() {
-            return Ok(());
-        }
-        let text = self.config.system_prompt.as_str();
-        let content = if text.is_empty() {
-            Vec::new()
-        } else {
-            vec![TextBlock::new(text)]
-        };
-        let message = SystemBody {
-            id: self.env.fresh_id(),
-            role: "system",
-            source: SourceKind {
-                kind: "system-prompt",
-            },
-            content,
-        };
-        let data = SystemMessage {
-            turn: at.turn,
-            step: at.step,
-            message,
-        };
-        self.append(shown(EventKind::SystemMessage, &data))?;
-        Ok(())
-    }
-
-    fn log_messages(&self, claimed: &[Arc<str>]) -> Result<Vec<Arc<Event>>, AgentError> {
-        let mut prompts = Vec::new();
-        for message in claimed {
-            // The very text that was queued becomes the message: nothing of it is written anew.
-            let raw: &RawValue = serde_json::from_str(message)
-                .expect("BUG: the message was read as JSON when it was queued");
-            prompts.push(self.append(shown(EventKind::UserMessage, &raw))?);
-        }
-        let log = self.session.log();
-        let cwd = self.session.header().cwd;
-        if let Some(context) = prompt::context_update(&log, cwd.as_deref(), &self.env) {
-            self.append(context)?;
-        }
-        Ok(prompts)
-    }
-
-    /// Logs the header when the next request differs from what the log says, and whenever this agent starts or a series
-    /// of requests that share a prefix starts anew.
-    fn log_header(&mut self) -> Result<(), AgentError> {
-        let log = self.session.log();
-        let specs = self.tools.specs().map(|spec| ToolSpec {
-            name: spec.name.clone(),
-            description: spec.description.clone(),
-            parameters: one_line(spec.parameters.clone()).into(),
-            defer_loading: None,
-        });
-        let header = Header {
-            config: self.config.call.clone(),
-            tools: specs.collect(),
-        };
-        let generation = log.surface().content_generation();
-        let new_series = generation != self.generation;
-        let reason = match log.request_header() {
-            None => Some("initial"),
-            Some(_) if self.header.is_none() => Some("resume"),
-            Some(stored) if !says(stored, &header) => Some("change"),
-            Some(_) if new_series => Some("series"),
-            Some(_) => None,
-        };
-        if let Some(reason) = reason {
-            let starts_series = new_series && reason != "series";
-            let data = RequestHeader {
-                header: &header,
-                reason,
-                starts_series,
-            };
-            self.append(logged(EventKind::RequestHeader, &data))?;
-        }
-        self.header = Some(header);
-        self.generation = generation;
-        Ok(())
-    }
-
-    fn log_context(&self) -> Result<(), AgentError> {
-        let call = &self.config.call;
-        let context = RequestContext {
-            provider: call.provider.clone(),
-            model: call.model.clone(),
-            context_window: self
-                .model
-                .prepare(call)
-                .ok()
-                .and_then(|prepared| prepared.info.context_window),
-            system_prompt_update: None,
-        };
-        let log = self.session.log();
-        let known = log
-            .request_context()
-            .and_then(|event| read::<RequestContext>(event));
-        if known.as_ref() != Some(&context) {
-            self.append(logged(EventKind::RequestContext, &context))?;
-        }
-        Ok(())
-    }
-
-    /// A conversation is named after the first thing that a person asked in it.
-    fn log_title(&self, prompts: &[Arc<Event>]) -> Result<(), AgentError> {
-        let named = |event: &Arc<Event>| *event.kind() == EventKind::SessionTitle;
-        if self.session.log().events().any(named) {
-            return Ok(());
-        }
-        let by_person = |event: &&Arc<Event>| {
-            let message = event.body().message();
-            message.is_some_and(|message| &*message.source == "user")
-        };
-        let Some(event) = prompts.iter().find(by_person) else {
-            return Ok(());
-        };
-        let message = read::<offshoot_model::Message>(event);
-        let text = message
-            .map(|message| text_of(&message.content))
-            .unwrap_or_default();
-        if let Some(title) = prompt::fallback_title(&text) {
-            let source = SourceKind { kind: "fallback" };
-            let data = SessionTitle {
-                title,
-                message_seqs: [event.seq()],
-                source,
-            };
-            self.append(logged(EventKind::SessionTitle, &data))?;
-        }
-        Ok(())
-    }
-
     /// Every attempt settles exactly once: as the model's message, or as an attempt that came to nothing.
-    async fn settle(
+    fn settle(
         &mut self,
         at: StepRef,
         answer: Answer,
         cancel: &Cancel,
-    ) -> Result<StepEnding, StepFailure> {
+    ) -> Result<Settled, StepFailure> {
         let partial = answer.assembler.interrupted_blocks();
         let assembled = answer.assembler.finish();
         self.usage = sum(self.usage, assembled.usage);
@@ -247,14 +155,14 @@ impl Agent {
             }
             FinishReason::MaxTokens => {
                 self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;
-                Ok(StepEnding::MaxTokens)
+                Ok(Settled::Ended(StepEnding::MaxTokens))
             }
             FinishReason::Stop | FinishReason::ToolCalls => {
                 self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;
                 if self.session.log().open_tail().pending().is_empty() {
-                    return Ok(StepEnding::Completed);
+                    return Ok(Settled::Ended(StepEnding::Completed));
                 }
-                self.calls(at, &assembled.content, cancel).await
+                Ok(Settled::Calls(assembled.content))
             }
         }
     }
@@ -277,6 +185,13 @@ impl Agent {
         self.log_attempt(at, &stream)
     }
 
+    fn end_frames(&self, message: Option<Seq>) {
+        let committed = message.map(|seq| (EventKind::AssistantMessage, seq));
+        if let Some(frame) = self.core.stream.end(committed) {
+            self.core.notify(&Notice::Stream(&frame));
+        }
+    }
+
     fn log_attempt(&self, at: StepRef, stream: &[StreamRecord]) -> Result<(), AgentError> {
         let data = AssistantAttempt {
             turn: at.turn,
@@ -285,6 +200,7 @@ impl Agent {
         };
         self.append(logged(EventKind::AssistantAttempt, &data))?;
         self.recorder.end_attempt();
+        self.end_frames(None);
         Ok(())
     }
 
@@ -337,23 +253,11 @@ impl Agent {
             interrupted,
             stream,
         };
-        self.append(shown(EventKind::AssistantMessage, &data))?;
+        let event = self.append(shown(EventKind::AssistantMessage, &data))?;
         self.recorder.end_attempt();
+        self.end_frames(Some(event.seq()));
         Ok(())
     }
-}
-
-/// Whether the stored header is this one. One that cannot be read is another.
-fn says(stored: &Event, header: &Header) -> bool {
-    read::<StoredHeader>(stored).is_some_and(|stored| stored.header == *header)
-}
-
-fn text_of(blocks: &[ContentBlock]) -> String {
-    let texts = blocks.iter().filter_map(|block| match block {
-        ContentBlock::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join(" ")
 }
 
 /// Adds usage up; a part that neither call reported stays unreported.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot_agent::{
-    Agent, AgentConfig, AnswerSettler, Attached, Cancel, Clock, DurableListener, Env, IdSource,
-    SessionService, TurnReport, UnstoredListener,
+    AgentConfig, AgentSetup, AnswerSettler, Attached, Cancel, Clock, Driver, DurableListener, Env,
+    IdSource, SessionService, TurnReport, UnstoredListener,
 };
 use offshoot_format::{CURRENT_VERSION, Container, StoredSession, decode};
 use offshoot_model::{
@@ -110,7 +110,7 @@ impl Bench {
     }
 
     /// Ends an agent as if its process were killed: nothing of what it has queued gets to the disk any more.
-    pub(crate) fn crash(&mut self, agent: Agent) {
+    pub(crate) fn crash(&mut self, agent: Driver) {
         self.disk.0.lock().unwrap().dead = true;
         drop(agent);
         self.disk.0.lock().unwrap().dead = false;
@@ -134,7 +134,7 @@ impl Bench {
         self.service.open(id).unwrap().attached
     }
 
-    pub(crate) fn agent(&self, attached: Attached, model: Arc<dyn Model>) -> Agent {
+    pub(crate) fn agent(&self, attached: Attached, model: Arc<dyn Model>) -> Driver {
         self.agent_heard_by(attached, model, None)
     }
 
@@ -143,13 +143,15 @@ impl Bench {
         attached: Attached,
         model: Arc<dyn Model>,
         listener: Option<DurableListener>,
-    ) -> Agent {
+    ) -> Driver {
         let tools = self.work.tools();
-        Agent::new(attached, model, tools, config(), self.env.clone(), listener)
+        let mut setup = AgentSetup::new(model, tools, config(), self.env.clone());
+        setup.on_durable = listener;
+        Driver::new(attached, setup)
     }
 
     /// An agent on a new session.
-    pub(crate) fn scripted(&self, attempts: Vec<Attempt>) -> Agent {
+    pub(crate) fn scripted(&self, attempts: Vec<Attempt>) -> Driver {
         self.agent(self.create(), script(attempts))
     }
 
@@ -227,7 +229,7 @@ pub(crate) fn over_http(server: &ScriptedModelServer) -> Arc<dyn Model> {
 }
 
 /// Says something and runs until nothing waits.
-pub(crate) async fn ask(agent: &mut Agent, prompt: &str) -> Vec<TurnReport> {
+pub(crate) async fn ask(agent: &mut Driver, prompt: &str) -> Vec<TurnReport> {
     agent.submit(prompt).unwrap();
     agent.run(&Cancel::new()).await.unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use offshoot_agent::Agent;
+use offshoot_agent::{AgentSetup, Driver};
 use offshoot_test_support::{Reply, ScriptedModelServer};
 use offshoot_tool_api::ToolRegistry;
 
@@ -32,7 +32,7 @@ async fn a_file_is_written_read_and_shown_by_a_command_in_the_sessions_directory
         .create(Some(cwd.display().to_string()))
         .unwrap();
     let (model, env) = (over_http(&server), bench.env.clone());
-    let mut agent = Agent::new(attached, model, tools, config(), env, None);
+    let mut agent = Driver::new(attached, AgentSetup::new(model, tools, config(), env));
     let reports = ask(&mut agent, "Write, read, show.").await;
     assert_eq!(reports[0].text, "Done.");
     assert_eq!(fs::read_to_string(cwd.join("a.txt")).unwrap(), "alpha\n");

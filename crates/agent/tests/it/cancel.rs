@@ -207,7 +207,7 @@ impl Model for Fed {
 }
 
 /// Cancels when the model has been heard up to here; the model itself hangs on.
-async fn cancelled_after_hearing(chunks: Vec<Chunk>) -> (Bench, offshoot_agent::Agent) {
+async fn cancelled_after_hearing(chunks: Vec<Chunk>) -> (Bench, offshoot_agent::Driver) {
     let bench = Bench::new();
     // Room for one: that the next one fits in means that the last one was taken out.
     let (feed, fed) = tokio::sync::mpsc::channel(1);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use offshoot_agent::Agent;
+use offshoot_agent::{AgentSetup, Driver};
 use offshoot_model::ScriptModel;
 use offshoot_session::{EventDraft, EventKind, EventLog};
 use offshoot_tool_api::{
@@ -98,7 +98,7 @@ async fn an_agent_that_comes_back_resumes() {
 }
 
 /// Replaces the whole conversation behind the prompt by one message, as a compaction would.
-fn rewrite(agent: &Agent) {
+fn rewrite(agent: &Driver) {
     let log = agent.session().log();
     let nodes: Vec<_> = log.surface().nodes().skip(1).collect();
     let message = json!({
@@ -195,7 +195,7 @@ async fn a_schema_over_several_lines_is_logged_on_one_and_changes_nothing() {
     tools.register(Arc::new(Spread(spec))).unwrap();
     let model = script(vec![says("One."), says("Two.")]);
     let (attached, env) = (bench.create(), bench.env.clone());
-    let mut agent = Agent::new(attached, model, tools, config(), env, None);
+    let mut agent = Driver::new(attached, AgentSetup::new(model, tools, config(), env));
     ask(&mut agent, "First.").await;
     ask(&mut agent, "Second.").await;
     let log = bench.log(agent.session().id());

@@ -1,6 +1,6 @@
 //! A fork sends what its parent sent, byte for byte, wherever it was cut.
 
-use offshoot_agent::{Agent, build_request};
+use offshoot_agent::{Driver, build_request};
 use offshoot_model::encode_messages;
 use offshoot_session::{EventKind, EventLog, Seq, SessionId};
 use offshoot_test_support::{Reply, ScriptedModelServer};
@@ -29,7 +29,7 @@ pub(crate) fn elements(body: &[u8]) -> Vec<String> {
 }
 
 /// A parent with a two-call step, an answer, and a second turn; all over HTTP.
-async fn parent(bench: &Bench) -> (ScriptedModelServer, Agent) {
+async fn parent(bench: &Bench) -> (ScriptedModelServer, Driver) {
     let server = ScriptedModelServer::start([
         Reply::text_then_tool_calls(
             "Both.",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use offshoot_agent::{Agent, Cancel};
+use offshoot_agent::{AgentSetup, Cancel, Driver};
 use offshoot_session::EventKind;
 use serde_json::json;
 
@@ -86,13 +86,9 @@ async fn a_cap_of_one_runs_calls_one_by_one() {
     let mut config = config();
     config.max_parallel_tool_calls = 0;
     let (model, tools) = (script(vec![two, says("Done.")]), bench.work.tools());
-    let mut agent = Agent::new(
+    let mut agent = Driver::new(
         bench.create(),
-        model,
-        tools,
-        config,
-        bench.env.clone(),
-        None,
+        AgentSetup::new(model, tools, config, bench.env.clone()),
     );
     ask(&mut agent, "Look.").await;
     assert_eq!(bench.work.done(), ["start a", "end a", "start b", "end b"]);
@@ -187,16 +183,12 @@ async fn facts_for_front_ends_may_be_laid_out_over_lines() {
     );
 }
 
-fn patient(bench: &Bench, arguments: &str) -> Agent {
+fn patient(bench: &Bench, arguments: &str) -> Driver {
     let model = script(vec![calls([("a", "look", arguments)]), says("Done.")]);
     let tools = bench.work.tools_with(Some(Duration::from_secs(2)));
-    Agent::new(
+    Driver::new(
         bench.create(),
-        model,
-        tools,
-        config(),
-        bench.env.clone(),
-        None,
+        AgentSetup::new(model, tools, config(), bench.env.clone()),
     )
 }
 

@@ -53,14 +53,8 @@ async fn the_prompt_of_another_program_stays_because_it_is_history() {
         let mut config = crate::bench::config();
         config.system_prompt = "Something else.".into();
         let (model, env) = (script(vec![says("Hi.")]), bench.env.clone());
-        offshoot_agent::Agent::new(
-            bench.open(&id),
-            model,
-            bench.work.tools(),
-            config,
-            env,
-            None,
-        )
+        let setup = offshoot_agent::AgentSetup::new(model, bench.work.tools(), config, env);
+        offshoot_agent::Driver::new(bench.open(&id), setup)
     };
     ask(&mut agent, "Hello?").await;
     assert_eq!(all(&bench.log(&id), &EventKind::SystemMessage), [before]);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use offshoot_agent::{Agent, AgentError, Cancel, DurableListener};
+use offshoot_agent::{AgentError, Cancel, Driver, DurableListener};
 use offshoot_model::ScriptModel;
 use offshoot_session::EventKind;
 
@@ -13,7 +13,7 @@ use crate::support::{all, calls, endings, kinds, result, results, says};
 const NOT_STARTED: &str = "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed.";
 
 /// An agent on a session that has a file, with a prompt waiting.
-fn agent(bench: &Bench, model: &Arc<ScriptModel>) -> Agent {
+fn agent(bench: &Bench, model: &Arc<ScriptModel>) -> Driver {
     let agent = bench.agent(bench.create(), Arc::<ScriptModel>::clone(model));
     agent.submit("Work.").unwrap();
     agent.flush().unwrap();
@@ -21,7 +21,7 @@ fn agent(bench: &Bench, model: &Arc<ScriptModel>) -> Agent {
 }
 
 /// The log in memory and, once storage works again, in the file.
-fn log_after_recovery(bench: &Bench, agent: &Agent) -> offshoot_session::EventLog {
+fn log_after_recovery(bench: &Bench, agent: &Driver) -> offshoot_session::EventLog {
     agent.flush().unwrap();
     let log = bench.log(agent.session().id());
     assert_eq!(kinds(&log), kinds(&agent.session().log()));

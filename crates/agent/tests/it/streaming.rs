@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use offshoot_agent::{Agent, AnswerSettler, Cancel};
+use offshoot_agent::{AnswerSettler, Cancel, Driver};
 use offshoot_model::{Attempt, Chunk, ContentBlock, FinishReason, Usage, verify_stream};
 use offshoot_session::{EventKind, EventLog, SessionId, StepRef};
 use offshoot_store::{AttemptStart, Settle, Unstored};
@@ -15,7 +15,7 @@ use crate::bench::{Bench, NOW, ask, over_http, script};
 use crate::support::{all, calls, endings, kinds, says};
 
 /// Runs a turn until what a reader sees of its answer is this; the future of the turn is dropped then.
-async fn run_until(bench: &Bench, agent: &mut Agent, prompt: &str, seen: &str) {
+async fn run_until(bench: &Bench, agent: &mut Driver, prompt: &str, seen: &str) {
     let id = agent.session().id().clone();
     agent.submit(prompt).unwrap();
     let cancel = Cancel::new();

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use offshoot_agent::{Agent, AgentConfig, Cancel, TurnReport, count_requests, script_from};
+use offshoot_agent::{
+    AgentConfig, AgentSetup, Cancel, Driver, TurnReport, count_requests, script_from,
+};
 use offshoot_format::{Container, decode_as};
 use offshoot_model::{Attempt, Chunk, ContentBlock, FinishReason, ScriptModel};
 use offshoot_session::{Event, EventKind, LiveSession, Seq};
@@ -66,13 +68,9 @@ pub(crate) fn run(
     let model = ScriptModel::new(name.provider.as_str(), script(&source, cut)?);
     let config = AgentConfig::new(name.provider, name.model);
     // No tools: a recording is somebody else's, and nothing in it may run here.
-    let mut agent = Agent::new(
+    let mut agent = Driver::new(
         attached,
-        Arc::new(model),
-        ToolRegistry::new(),
-        config,
-        system::env(),
-        None,
+        AgentSetup::new(Arc::new(model), ToolRegistry::new(), config, system::env()),
     );
     let report = go_on(&mut agent)?;
     drop(agent);
@@ -203,7 +201,7 @@ fn script(source: &ReadSession, cut: Seq) -> Result<Vec<Attempt>, Failure> {
     })])
 }
 
-fn go_on(agent: &mut Agent) -> Result<TurnReport, Failure> {
+fn go_on(agent: &mut Driver) -> Result<TurnReport, Failure> {
     agent.submit(PROMPT)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use offshoot_agent::{
-    Agent, AgentConfig, Attached, Cancel, CancelCause, DurableListener, SessionService,
-    TurnEndReason, TurnReport, script_from,
+    AgentConfig, AgentSetup, Attached, Cancel, CancelCause, Driver, DurableListener,
+    SessionService, TurnEndReason, TurnReport, script_from,
 };
 use offshoot_model::{Model, ScriptModel, Usage};
 use offshoot_session::{Event, EventKind, EventLog, LiveSession, SessionId};
@@ -87,14 +87,9 @@ pub(crate) fn run(
     } else {
         Arc::new(move |event| print_progress(event, notes))
     };
-    let agent = Agent::new(
-        attached,
-        model,
-        tools()?,
-        config,
-        system::env(),
-        Some(listener),
-    );
+    let mut setup = AgentSetup::new(model, tools()?, config, system::env());
+    setup.on_durable = Some(listener);
+    let agent = Driver::new(attached, setup);
     let reports = block_on(agent, &args.prompt, notes)?;
     let Some(report) = reports.last() else {
         return Err(Failure::new("NO_TURN", "no turn was run"));
@@ -162,7 +157,7 @@ fn print_result(
     Ok(())
 }
 
-fn block_on(mut agent: Agent, prompt: &str, notes: Notes) -> Result<Vec<TurnReport>, Failure> {
+fn block_on(mut agent: Driver, prompt: &str, notes: Notes) -> Result<Vec<TurnReport>, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use offshoot_agent::{Agent, AgentConfig, Cancel, Clock, Env, IdSource, SessionService};
+use offshoot_agent::{
+    AgentConfig, AgentSetup, Cancel, Clock, Driver, Env, IdSource, SessionService,
+};
 use offshoot_format::Container;
 use offshoot_model::{OpenAiConfig, OpenAiModel};
 use offshoot_store::JsonlStore;
@@ -98,7 +100,10 @@ fn record(home: &TestHome, work: &std::path::Path) -> String {
         .unwrap();
     let id = attached.session().id().clone();
     let config = AgentConfig::new("scripted", "scripted-1");
-    let mut agent = Agent::new(attached, Arc::new(model), tools, config, env, None);
+    let mut agent = Driver::new(
+        attached,
+        AgentSetup::new(Arc::new(model), tools, config, env),
+    );
     agent
         .submit("Start a CHANGES.md that says forks work at any event, and tell me how long it is.")
         .unwrap();
