@@ -107,23 +107,35 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Test { args } => test::run(&root, &args),
         Task::Ci { from, only } => ci::run(&root, from, only),
-        Task::Bench { parts } => Cargo::new([
-            "bench",
-            "--locked",
-            "-p",
-            "offshoot-store",
-            "--bench",
-            "log",
-            "--",
-        ])
-        .args(&parts)
-        .run(&root),
+        Task::Bench { parts } => bench(&root, &parts),
         Task::Fuzz { minutes, targets } => fuzz::run(&root, minutes, &targets),
         Task::Torture { rounds, seed } => torture::run(&root, rounds, seed),
         Task::Tidy => tidy::run(&root),
         Task::Fmt { args } => Cargo::new(["fmt", "--all"]).args(&args).run(&root),
     }
 }
+
+/// Runs the named parts of the two benchmarks, or all of both.
+fn bench(root: &Path, parts: &[String]) -> Result<()> {
+    let (turns, log): (Vec<String>, Vec<String>) = parts
+        .iter()
+        .cloned()
+        .partition(|part| PARTS_OF_RUNNING.contains(&part.as_str()));
+    for (package, name, named) in [
+        ("offshoot-store", "log", log),
+        ("offshoot", "running", turns),
+    ] {
+        if !named.is_empty() || parts.is_empty() {
+            Cargo::new(["bench", "--locked", "-p", package, "--bench", name, "--"])
+                .args(&named)
+                .run(root)?;
+        }
+    }
+    Ok(())
+}
+
+/// The parts of the benchmark of turns; the others are of the log.
+const PARTS_OF_RUNNING: [&str; 4] = ["running", "turns", "start", "memory"];
 
 /// The root of the repository. The variable that `cargo run` sets comes first: a binary that was built before the
 /// checkout was moved still knows the old place.

@@ -1,0 +1,166 @@
+//! A turn against a model that takes no time.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use offshoot_agent::{Cancel, Driver};
+use offshoot_model::{OpenAiConfig, OpenAiModel};
+
+use crate::history::{PROMPT, env, runtime, service, setup, with_turns};
+use crate::provider::{Answer, Provider, TEXT};
+use crate::{ms, percentile};
+
+const ROUNDS: usize = 200;
+
+pub(crate) fn run() {
+    println!("### Turns against a model on loopback that takes no time\n");
+    println!(
+        "The baseline sends the same request bare, over the same kind of connection, reads the answer, and writes and syncs as \
+         often as the turn waits for it. What is left is the harness.\n"
+    );
+    println!("| turn | history | p50 | p99 | baseline p50 | p99 | **beyond p50** | **p99** |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for history in [0, 200, 2_000] {
+        measure(Answer::Text, history);
+        measure(Answer::ToolThenText, history);
+    }
+    println!();
+    bytes_of_a_turn();
+}
+
+fn measure(answer: Answer, history: usize) {
+    let home = tempfile::tempdir().expect("a directory");
+    let work = home.path().join("work");
+    std::fs::create_dir(&work).expect("a directory");
+    std::fs::write(work.join("notes.txt"), "alpha\nbeta\n").expect("a file");
+    let env = env();
+    let service = service(home.path(), &env);
+    let id = with_turns(&service, &env, &work, history.max(1));
+    let provider = Provider::start(answer, "notes.txt");
+    let model = OpenAiModel::new(OpenAiConfig::new("bench", provider.base_url.as_str()));
+    let attached = service.open(&id).expect("it was just written").attached;
+    let mut driver = Driver::new(attached, setup(Arc::new(model.expect("a model")), &env));
+    let runtime = runtime();
+    let mut turn = || {
+        let start = Instant::now();
+        driver.submit(PROMPT).expect("it takes input");
+        let reports = runtime.block_on(driver.run(&Cancel::new()));
+        let time = start.elapsed();
+        assert_eq!(reports.expect("a turn")[0].text, TEXT);
+        time
+    };
+    turn();
+    let (requests, syncs) = match answer {
+        Answer::Text => (1, 2),
+        Answer::ToolThenText => (2, 3),
+    };
+    let body = {
+        let mut seen = provider.seen.lock().expect("nobody panics with it");
+        std::mem::take(&mut seen.last_body)
+    };
+    let client = reqwest::Client::new();
+    let url = format!("{}/chat/completions", provider.base_url);
+    let mut file = File::create(home.path().join("baseline")).expect("a file");
+    let mut bare = || {
+        let start = Instant::now();
+        for _ in 0..requests {
+            let request = client.post(&url).body(body.clone()).send();
+            runtime.block_on(async {
+                let reply = request.await.expect("an answer");
+                reply.bytes().await.expect("all of it")
+            });
+        }
+        for _ in 0..syncs {
+            file.write_all(&[7; 700]).expect("room");
+            file.sync_data().expect("a disk");
+        }
+        start.elapsed()
+    };
+    bare();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(turn());
+        theirs.push(bare());
+    }
+    let what = match answer {
+        Answer::Text => "text",
+        Answer::ToolThenText => "one tool",
+    };
+    let at = |times: &mut Vec<Duration>, percent| percentile(times, percent);
+    let (p50, p99) = (at(&mut ours, 50), at(&mut ours, 99));
+    let (b50, b99) = (at(&mut theirs, 50), at(&mut theirs, 99));
+    println!(
+        "| {what} | {history} turns | {} | {} | {} | {} | **{}** | **{}** |",
+        ms(p50),
+        ms(p99),
+        ms(b50),
+        ms(b99),
+        ms(p50.saturating_sub(b50)),
+        ms(p99.saturating_sub(b99)),
+    );
+}
+
+/// What a turn of text adds to the file, raw and packed, beside the text itself.
+fn bytes_of_a_turn() {
+    println!("### Bytes of a turn of text\n");
+    println!("| container | text in and out | added to the file | ratio |");
+    println!("|---|---|---|---|");
+    for (name, container) in [
+        ("raw", offshoot_format::Container::Raw),
+        ("zstd", offshoot_format::Container::Zstd),
+    ] {
+        let home = tempfile::tempdir().expect("a directory");
+        let env = env();
+        let store = offshoot_store::JsonlStore::new(home.path().join("sessions"), container);
+        let service = offshoot_agent::SessionService::new(Arc::new(store), env.clone());
+        let id = with_turns(&service, &env, home.path(), 20);
+        let before = size(home.path());
+        let provider = Provider::start(Answer::Text, "notes.txt");
+        let model = OpenAiModel::new(OpenAiConfig::new("bench", provider.base_url.as_str()));
+        let attached = service.open(&id).expect("it was just written").attached;
+        let mut driver = Driver::new(attached, setup(Arc::new(model.expect("a model")), &env));
+        let runtime = runtime();
+        let mut turn = || {
+            driver.submit(PROMPT).expect("it takes input");
+            runtime
+                .block_on(driver.run(&Cancel::new()))
+                .expect("a turn");
+        };
+        // The first one after opening logs a header and a marker.
+        turn();
+        let opened = size(home.path());
+        assert!(opened > before);
+        const TURNS: u64 = 20;
+        (0..TURNS).for_each(|_| turn());
+        let added = (size(home.path()) - opened) / TURNS;
+        let text = (PROMPT.len() + TEXT.len()) as u64;
+        println!(
+            "| {name} | {text} B | {added} B | {:.1} |",
+            added as f64 / text as f64
+        );
+    }
+    println!();
+}
+
+fn size(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let sizes = entries.map(|entry| {
+        let entry = entry.expect("an entry");
+        let kind = entry.metadata().expect("its metadata");
+        if kind.is_dir() {
+            size(&entry.path())
+        } else if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with("session.v4")
+        {
+            kind.len()
+        } else {
+            0
+        }
+    });
+    sizes.sum()
+}
