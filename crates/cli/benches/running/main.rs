@@ -15,6 +15,9 @@
 )]
 
 mod history;
+/// The log whose reading and forking is measured, too.
+#[path = "../../../store/benches/log/driver.rs"]
+mod log;
 mod memory;
 mod provider;
 mod start;

@@ -5,12 +5,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use offshoot_agent::Driver;
+use offshoot_format::Container;
 use offshoot_model::ScriptModel;
 
-use crate::history::{env, service, setup, with_turns};
+use offshoot_store::{JsonlStore, Persistence as _};
 
-/// The events of a turn of text, as the driver writes it.
-const EVENTS_OF_A_TURN: usize = 8;
+use crate::history::{env, service, setup};
+use crate::log::generate;
 
 /// In the process whose memory is measured: opens the session in the home and says how much it has resident.
 pub(crate) fn open_and_tell(args: &[String]) -> Option<String> {
@@ -43,22 +44,30 @@ pub(crate) fn open_and_tell(args: &[String]) -> Option<String> {
 }
 
 pub(crate) fn run() {
-    let home = tempfile::tempdir().expect("a directory");
-    let env = env();
     println!("### Memory of an agent with a long conversation\n");
     println!("| events | resident once it is open | peak while opening |");
     println!("|---|---|---|");
     for events in [1_000, 100_000] {
-        let service = service(home.path(), &env);
-        let id = with_turns(&service, &env, home.path(), events / EVENTS_OF_A_TURN);
+        let home = tempfile::tempdir().expect("a directory");
+        let id = store(home.path(), events);
         let program = std::env::current_exe().expect("its own path");
         let told = Command::new(program)
             .arg("open")
             .arg(home.path())
-            .arg(id.as_str())
+            .arg(id)
             .output()
             .expect("it starts again");
         print!("{}", String::from_utf8_lossy(&told.stdout));
     }
     println!();
+}
+
+/// Stores a session of this many events; returns its id.
+fn store(home: &Path, events: u64) -> String {
+    let session = generate(events);
+    let store = JsonlStore::new(home.join("sessions"), Container::Zstd);
+    let mut writer = store.create(session.header()).expect("a new session");
+    let events: Vec<_> = session.log().events().cloned().collect();
+    writer.append(&events).expect("room");
+    session.header().id.as_str().to_owned()
 }
