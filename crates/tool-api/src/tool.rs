@@ -139,8 +139,12 @@ impl ToolSpec {
         let mut schema = settings
             .into_generator()
             .into_root_schema_for::<Arguments>();
-        // The name of a Rust type tells a model nothing.
+        // The names of Rust types tell a model nothing, and some providers refuse formats that they do not know.
         schema.remove("title");
+        let mut plain = schemars::transform::RecursiveTransform(|schema: &mut schemars::Schema| {
+            schema.remove("format");
+        });
+        schemars::transform::Transform::transform(&mut plain, &mut schema);
         let text = serde_json::to_string(&schema).expect("BUG: a schema is JSON");
         Self::new(name, description, text).expect("BUG: arguments are an object")
     }

@@ -29,6 +29,11 @@ pub(crate) fn resolve(cx: &ToolContext, argument: &str, path: &str) -> Result<Pa
     Ok(absolute.components().collect())
 }
 
+/// The directory that is meant if an argument says nothing.
+pub(crate) fn here() -> String {
+    ".".to_owned()
+}
+
 /// An error of the file system tools.
 pub(crate) fn fs_error(code: &'static str, message: impl Into<String>) -> ToolError {
     ToolError::new("FsError", code, message)

@@ -1,8 +1,11 @@
-//! The built-in tools: [`ReadTool`], [`WriteTool`] and [`BashTool`] (`reference/agent.md` §3.3).
+//! The built-in tools (`reference/agent.md` §3.3): `read`, `write`, `edit`, `multi_edit`, `bash`, `glob`, `grep`, `ls`,
+//! `todo_write` and, with the feature `web`, `web_fetch`.
 //!
-//! Each is a [`Tool`] that knows nothing of the agent that calls it. Relative paths start at the directory of the
-//! call's context, never at that of the process. What is not here: asking for permission, which the agent does by a
-//! tool's effects, and any confinement. A command run by [`BashTool`] may do whatever this process may.
+//! Each is a [`Tool`] that knows nothing of the agent that calls it. A [`ToolSet`] makes those of one session and holds
+//! what they share: which version of each file the session has seen ([`Observations`]). Relative paths start at the
+//! directory of the call's context, never at that of the process. Files may be looked at everywhere; they are changed only
+//! within the limits of the call, and a call that wants more says so before it runs. What is not here: asking, which the
+//! agent does.
 //!
 //! # Example
 //!
@@ -30,9 +33,34 @@
 //! ```
 
 mod bash;
+mod change;
+mod changed;
+mod diff;
+mod edit;
 mod files;
+mod glob;
+mod grep;
+mod kind;
+mod ls;
+mod multi_edit;
+mod names;
+mod near_miss;
+mod observations;
+mod output;
+mod place;
 mod process;
+mod reach;
 mod read;
+mod replacement;
+mod search;
+mod todo_write;
+mod tool_set;
+#[cfg(feature = "web")]
+mod web_address;
+#[cfg(feature = "web")]
+mod web_fetch;
+#[cfg(feature = "web")]
+mod web_page;
 mod write;
 
 use std::sync::Arc;
@@ -40,14 +68,12 @@ use std::sync::Arc;
 use offshoot_tool_api::Tool;
 
 pub use bash::BashTool;
-pub use read::ReadTool;
-pub use write::WriteTool;
+pub use observations::{DigestError, FileDigest, Observations};
+pub use tool_set::ToolSet;
+#[cfg(feature = "web")]
+pub use web_address::WebReach;
 
-/// All built-in tools, in the order in which a model should see them.
+/// All built-in tools of a session that has seen nothing, without `web_fetch`; see [`ToolSet`] for more.
 pub fn builtin() -> Vec<Arc<dyn Tool>> {
-    vec![
-        Arc::new(ReadTool::new()),
-        Arc::new(WriteTool::new()),
-        Arc::new(BashTool::new()),
-    ]
+    ToolSet::default().tools()
 }

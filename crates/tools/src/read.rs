@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use offshoot_tool_api::{
-    Concurrency, Effects, Tool, ToolArguments, ToolContext, ToolError, ToolOutput, ToolSpec,
+    Concurrency, Effects, JsonSchema, Tool, ToolArguments, ToolContext, ToolError, ToolOutput,
+    ToolSpec, schemars,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::files::{
     blocking, fs_error, io_error, is_a_directory, meta, not_a_file, resolve, tagged,
 };
+use crate::kind::{SAMPLE_BYTES, binary};
+use crate::observations::{Digesting, FileDigest, Observations};
+use crate::place::canonical;
+use crate::tool_set::ToolSet;
 
 /// The most lines of one call, and how many are read if the model does not say.
 const MAX_LINES: usize = 2000;
@@ -21,45 +27,43 @@ const MAX_LINES: usize = 2000;
 const MAX_LINE_CHARS: usize = 2000;
 /// The most bytes of numbered lines.
 const MAX_BYTES: usize = 51_200;
-/// How much of the beginning is searched for zero bytes, which no text has.
-const BINARY_SAMPLE_BYTES: usize = 8192;
 /// What stands at the end of a line that was cut.
 const CUT_MARK: &str = " [... line cut at 2000 characters]";
 
 const DESCRIPTION: &str = "Reads a text file and returns its lines with their numbers. Without `offset` and `limit` \
 it starts at the first line and returns up to 2000 lines; the last line of the result says whether there is more. \
-Long lines are cut at 2000 characters. Directories and binary files are refused; use bash to list or inspect them.";
-
-const PARAMETERS: &str = r#"{"type":"object","properties":{"file_path":{"type":"string","description":"The file to read. A relative path starts at the working directory."},"offset":{"type":"integer","minimum":1,"description":"The number of the first line to return; lines count from 1."},"limit":{"type":"integer","minimum":1,"maximum":2000,"description":"How many lines to return at most."}},"required":["file_path"],"additionalProperties":false}"#;
+Long lines are cut at 2000 characters. Images and binary files are refused with what they are. Read a file before you \
+edit or replace it.";
 
 /// The tool `read`.
 #[derive(Debug)]
-pub struct ReadTool {
+pub(crate) struct ReadTool {
     spec: ToolSpec,
+    observations: Arc<Observations>,
 }
 
 impl ReadTool {
-    /// Creates the tool.
-    pub fn new() -> Self {
-        let spec = ToolSpec::new("read", DESCRIPTION, PARAMETERS);
+    pub(crate) fn new(set: &ToolSet) -> Self {
         Self {
-            spec: spec.expect("BUG: the schema is a constant JSON object"),
+            spec: ToolSpec::typed::<Arguments>("read", DESCRIPTION),
+            observations: Arc::clone(&set.observations),
         }
     }
 }
 
-impl Default for ReadTool {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// The file to read. A relative path starts at the working directory.
     file_path: String,
-    offset: Option<u64>,
-    limit: Option<u64>,
+    /// The number of the first line to return; lines count from 1.
+    #[serde(default = "Window::first_line")]
+    #[schemars(range(min = 1))]
+    offset: u64,
+    /// How many lines to return at most.
+    #[serde(default = "Window::all_lines")]
+    #[schemars(range(min = 1, max = 2000))]
+    limit: u64,
 }
 
 /// Which lines are wanted.
@@ -71,9 +75,17 @@ struct Window {
 }
 
 impl Window {
+    fn first_line() -> u64 {
+        1
+    }
+
+    fn all_lines() -> u64 {
+        MAX_LINES as u64
+    }
+
     fn new(arguments: &Arguments) -> Result<Self, ToolError> {
-        let offset = arguments.offset.map_or(Ok(1), usize::try_from);
-        let limit = arguments.limit.map_or(Ok(MAX_LINES), usize::try_from);
+        let offset = usize::try_from(arguments.offset);
+        let limit = usize::try_from(arguments.limit);
         let offset = offset.ok().filter(|offset| *offset >= 1).ok_or_else(|| {
             ToolError::invalid_arguments("invalid argument `offset`: lines count from 1")
         })?;
@@ -112,9 +124,14 @@ impl Tool for ReadTool {
         let window = Window::new(&arguments)?;
         let path = resolve(cx, "file_path", &arguments.file_path)?;
         let cancel = cx.cancel.clone();
+        let observations = Arc::clone(&self.observations);
         blocking(move || {
-            let lines = read_window(&path, window, &cancel)?;
-            render(&path, window, lines)
+            let (lines, digest) = read_window(&path, window, &cancel)?;
+            let output = render(&path, window, lines, digest)?;
+            // Only what was shown was seen.
+            let file = canonical(&path).map_err(|error| io_error("read", &path, &error))?;
+            observations.record(&file, digest);
+            Ok(output)
         })
         .await
     }
@@ -146,6 +163,7 @@ struct Facts<'a> {
     total_lines: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     lang: Option<String>,
+    digest: String,
 }
 
 /// Reads the whole file, because the model is told how long it is, but keeps only the window.
@@ -153,7 +171,7 @@ fn read_window(
     path: &Path,
     window: Window,
     cancel: &CancellationToken,
-) -> Result<Lines, ToolError> {
+) -> Result<(Lines, FileDigest), ToolError> {
     let failed = |error| io_error("read", path, &error);
     // Before opening: opening a named pipe would wait for somebody to write into it.
     let kind = fs::metadata(path).map_err(failed)?.file_type();
@@ -163,12 +181,15 @@ fn read_window(
     if !kind.is_file() {
         return Err(not_a_file("read", path));
     }
-    let mut reader =
-        BufReader::with_capacity(BINARY_SAMPLE_BYTES, File::open(path).map_err(failed)?);
-    if reader.fill_buf().map_err(failed)?.contains(&0) {
+    let file = Digesting::new(File::open(path).map_err(failed)?);
+    let mut reader = BufReader::with_capacity(SAMPLE_BYTES, file);
+    if let Some(kind) = binary(reader.fill_buf().map_err(failed)?) {
         return Err(fs_error(
             "FS_BINARY_FILE",
-            format!("cannot read `{}`: it is a binary file", path.display()),
+            format!(
+                "cannot read `{}`: it is {kind}, and read shows text only",
+                path.display()
+            ),
         ));
     }
 
@@ -195,7 +216,7 @@ fn read_window(
     if !line.is_empty() {
         lines.take(line, window, &mut room);
     }
-    Ok(lines)
+    Ok((lines, reader.into_inner().finish()))
 }
 
 /// A line that is being read; its excess is dropped at once.
@@ -262,7 +283,12 @@ impl std::fmt::Display for Line {
     }
 }
 
-fn render(path: &Path, window: Window, lines: Lines) -> Result<ToolOutput, ToolError> {
+fn render(
+    path: &Path,
+    window: Window,
+    lines: Lines,
+    digest: FileDigest,
+) -> Result<ToolOutput, ToolError> {
     let Lines { shown, total, full } = lines;
     if window.offset > total.max(1) {
         return Err(fs_error(
@@ -297,6 +323,7 @@ fn render(path: &Path, window: Window, lines: Lines) -> Result<ToolOutput, ToolE
         lines: &shown,
         total_lines: total,
         lang: language(path),
+        digest: digest.to_string(),
     };
     Ok(ToolOutput::text(text).with_meta(meta(&facts)))
 }

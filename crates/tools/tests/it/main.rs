@@ -4,7 +4,17 @@
 mod bash;
 mod bash_processes;
 mod builtin;
+#[cfg(feature = "web")]
+mod declared;
+mod edit;
+mod glob;
+mod grep;
+mod limits;
+mod ls;
 mod read;
 mod read_recorded;
+mod todo_write;
+#[cfg(feature = "web")]
+mod web_fetch;
 mod workbench;
 mod write;

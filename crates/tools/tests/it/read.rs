@@ -1,4 +1,4 @@
-use offshoot_tools::ReadTool;
+use offshoot_tools::FileDigest;
 use serde_json::json;
 
 use crate::workbench::{Workbench, make_pipe, meta, refused};
@@ -16,7 +16,10 @@ async fn a_whole_file_ends_with_its_length() {
     let bench = Workbench::new();
     bench.put("notes/a.rs", "alpha\r\n\n\tbeta");
     let output = bench
-        .call(&ReadTool::new(), json!({ "file_path": "./notes/a.rs" }))
+        .call(
+            bench.tool("read").as_ref(),
+            json!({ "file_path": "./notes/a.rs" }),
+        )
         .await
         .unwrap();
     assert_eq!(
@@ -38,6 +41,7 @@ async fn a_whole_file_ends_with_its_length() {
             ],
             "totalLines": 3,
             "lang": "rs",
+            "digest": FileDigest::of(b"alpha\r\n\n\tbeta").to_string(),
         })
     );
 }
@@ -46,10 +50,10 @@ async fn a_whole_file_ends_with_its_length() {
 async fn a_window_says_how_to_go_on() {
     let bench = Workbench::new();
     bench.put("a.txt", file(10));
-    let tool = ReadTool::new();
+    let tool = bench.tool("read");
     let read = async |offset: usize, limit: usize| {
         let arguments = json!({ "file_path": "a.txt", "offset": offset, "limit": limit });
-        let text = bench.text(&tool, arguments).await;
+        let text = bench.text(tool.as_ref(), arguments).await;
         text.split_once("<content>\n")
             .unwrap()
             .1
@@ -77,7 +81,7 @@ async fn two_thousand_lines_are_read_unless_asked_otherwise() {
     let bench = Workbench::new();
     bench.put("a.txt", file(2001));
     let text = bench
-        .text(&ReadTool::new(), json!({ "file_path": "a.txt" }))
+        .text(bench.tool("read").as_ref(), json!({ "file_path": "a.txt" }))
         .await;
     assert_eq!(
         text,
@@ -94,7 +98,7 @@ async fn too_many_bytes_end_the_window_at_a_whole_line() {
     let line = "é".repeat(1000);
     bench.put("a.txt", format!("{line}\n").repeat(30));
     let text = bench
-        .text(&ReadTool::new(), json!({ "file_path": "a.txt" }))
+        .text(bench.tool("read").as_ref(), json!({ "file_path": "a.txt" }))
         .await;
     // 9 lines of 2004 bytes and 16 of 2005 are 50116; one more would be above 51200.
     let shown: String = (1..=25).map(|n| format!("{n}: {line}\n")).collect();
@@ -114,7 +118,7 @@ async fn a_long_line_is_cut_by_characters() {
         format!("{}\n{}\nz", "😀".repeat(2000), "😀".repeat(50_000)),
     );
     let text = bench
-        .text(&ReadTool::new(), json!({ "file_path": "a.txt" }))
+        .text(bench.tool("read").as_ref(), json!({ "file_path": "a.txt" }))
         .await;
     let emoji = "😀".repeat(2000);
     assert_eq!(
@@ -130,7 +134,7 @@ async fn an_empty_file_has_no_lines() {
     let bench = Workbench::new();
     bench.put("a.txt", "");
     let output = bench
-        .call(&ReadTool::new(), json!({ "file_path": "a.txt" }))
+        .call(bench.tool("read").as_ref(), json!({ "file_path": "a.txt" }))
         .await
         .unwrap();
     assert!(
@@ -140,7 +144,13 @@ async fn an_empty_file_has_no_lines() {
     );
     assert_eq!(
         meta(&bench, &output),
-        json!({ "path": "[dir]/a.txt", "offset": 1, "lines": [], "totalLines": 0 })
+        json!({
+            "path": "[dir]/a.txt",
+            "offset": 1,
+            "lines": [],
+            "totalLines": 0,
+            "digest": FileDigest::of(b"").to_string(),
+        })
     );
 }
 
@@ -149,7 +159,7 @@ async fn bytes_that_are_not_text_are_replaced() {
     let bench = Workbench::new();
     bench.put("a.txt", b"caf\xE9\n");
     let text = bench
-        .text(&ReadTool::new(), json!({ "file_path": "a.txt" }))
+        .text(bench.tool("read").as_ref(), json!({ "file_path": "a.txt" }))
         .await;
     assert!(text.contains("\n1: caf\u{FFFD}\n"), "{text}");
 }
@@ -190,7 +200,7 @@ async fn what_cannot_be_read_is_named_with_its_reason() {
         (
             json!({ "file_path": "b.bin" }),
             "FS_BINARY_FILE",
-            "cannot read `[dir]/b.bin`: it is a binary file",
+            "cannot read `[dir]/b.bin`: it is a binary file (ELF), and read shows text only",
         ),
         (
             json!({ "file_path": "a.txt", "offset": 2 }),
@@ -200,9 +210,43 @@ async fn what_cannot_be_read_is_named_with_its_reason() {
     ];
     for (arguments, code, message) in cases {
         assert_eq!(
-            bench.refusal(&ReadTool::new(), arguments.clone()).await,
+            bench
+                .refusal(bench.tool("read").as_ref(), arguments.clone())
+                .await,
             refused(code, message),
             "{arguments}"
         );
     }
+}
+
+#[tokio::test]
+async fn images_and_binary_files_are_called_what_they_are() {
+    let bench = Workbench::new();
+    for (name, content, kind) in [
+        ("a", &b"\x89PNG\r\n\x1A\n\0\0"[..], "an image (PNG)"),
+        ("b", b"\xFF\xD8\xFF\xE0", "an image (JPEG)"),
+        ("c", b"GIF89a", "an image (GIF)"),
+        ("d", b"RIFF\x10\0\0\0WEBPVP8 ", "an image (WebP)"),
+        ("e", b"%PDF-1.7\n", "a binary file (PDF)"),
+        ("f", b"PK\x03\x04", "a binary file (ZIP)"),
+        ("g", b"\xFF\xFEa\0b\0", "a binary file (UTF-16 text)"),
+        ("h", b"some text\0more", "a binary file"),
+    ] {
+        bench.put(name, content);
+        assert_eq!(
+            bench.refuses("read", json!({ "file_path": name })).await,
+            refused(
+                "FS_BINARY_FILE",
+                &format!("cannot read `[dir]/{name}`: it is {kind}, and read shows text only")
+            )
+        );
+    }
+    // A zero byte far behind the beginning does not make a text unreadable.
+    bench.put("late", [&b"x\n".repeat(8192)[..], b"\0"].concat());
+    assert!(
+        bench
+            .run("read", json!({ "file_path": "late" }))
+            .await
+            .is_ok()
+    );
 }

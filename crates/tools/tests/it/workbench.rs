@@ -1,23 +1,57 @@
 //! A directory to work in, and calls with it.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use offshoot_tool_api::{Tool, ToolArguments, ToolContext, ToolError, ToolOutput};
-use serde_json::Value;
+use offshoot_tool_api::{
+    Spill, SpillFile, Tool, ToolArguments, ToolContext, ToolError, ToolOutput,
+};
+use offshoot_tools::ToolSet;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) struct Workbench {
     dir: TempDir,
     pub(crate) cx: ToolContext,
+    /// Its tools share what was seen, and have no directories for temporary files.
+    pub(crate) set: ToolSet,
 }
 
 impl Workbench {
     pub(crate) fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let cx = ToolContext::new("call-1").in_directory(dir.path());
-        Self { dir, cx }
+        let set = ToolSet::default().with_scratch([]);
+        Self { dir, cx, set }
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let mut tools = self.set.tools().into_iter();
+        tools.find(|tool| tool.spec().name == name).unwrap()
+    }
+
+    /// Calls a tool of the set.
+    pub(crate) async fn run(&self, name: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+        self.call(self.tool(name).as_ref(), arguments).await
+    }
+
+    /// The text of a call that works, with the directory shown as `[dir]`.
+    pub(crate) async fn said(&self, name: &str, arguments: Value) -> String {
+        self.text(self.tool(name).as_ref(), arguments).await
+    }
+
+    /// Code and message of a call that fails, with the directory shown as `[dir]`.
+    pub(crate) async fn refuses(&self, name: &str, arguments: Value) -> (String, String) {
+        self.refusal(self.tool(name).as_ref(), arguments).await
+    }
+
+    /// The file is seen.
+    pub(crate) async fn read(&self, name: &str) {
+        self.run("read", json!({ "file_path": name }))
+            .await
+            .unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -74,7 +108,7 @@ impl Workbench {
         (error.code().to_owned(), self.shown(error.message()))
     }
 
-    fn shown(&self, text: &str) -> String {
+    pub(crate) fn shown(&self, text: &str) -> String {
         text.replace(&self.dir.path().display().to_string(), "[dir]")
     }
 }
@@ -99,4 +133,41 @@ pub(crate) fn make_pipe(path: &Path) {
             .unwrap()
             .success()
     );
+}
+
+/// What was kept, in memory. The files are called `/kept/1`, `/kept/2`, ….
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept(Arc<Mutex<Vec<String>>>);
+
+impl Kept {
+    pub(crate) fn files(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Spill for Kept {
+    fn begin(&self) -> io::Result<Box<dyn SpillFile>> {
+        Ok(Box::new(KeptFile(Vec::new(), self.clone())))
+    }
+}
+
+struct KeptFile(Vec<u8>, Kept);
+
+impl Write for KeptFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SpillFile for KeptFile {
+    fn finish(self: Box<Self>) -> io::Result<PathBuf> {
+        let Self(bytes, kept) = *self;
+        let mut files = kept.0.lock().unwrap();
+        files.push(String::from_utf8(bytes).unwrap());
+        Ok(PathBuf::from(format!("/kept/{}", files.len())))
+    }
 }

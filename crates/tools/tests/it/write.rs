@@ -1,7 +1,7 @@
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use offshoot_tools::WriteTool;
+use offshoot_tools::FileDigest;
 use serde_json::json;
 
 use crate::workbench::{Workbench, make_pipe, meta, refused};
@@ -11,7 +11,7 @@ async fn a_new_file_comes_with_its_directories() {
     let bench = Workbench::new();
     let output = bench
         .call(
-            &WriteTool::new(),
+            bench.tool("write").as_ref(),
             json!({ "file_path": "src/deep/a.rs", "content": "x\n" }),
         )
         .await
@@ -27,7 +27,14 @@ async fn a_new_file_comes_with_its_directories() {
     );
     assert_eq!(
         meta(&bench, &output),
-        json!({ "operation": "create", "path": "[dir]/src/deep/a.rs", "diffs": [] })
+        json!({
+            "operation": "create",
+            "path": "[dir]/src/deep/a.rs",
+            "diffs": [],
+            "change": "created",
+            "digest": FileDigest::of(b"x\n").to_string(),
+            "diff": "--- [dir]/src/deep/a.rs\n+++ [dir]/src/deep/a.rs\n@@ -0,0 +1 @@\n+x\n",
+        })
     );
 }
 
@@ -37,7 +44,7 @@ async fn a_new_file_has_the_permissions_of_any_new_file() {
     bench.put("by-hand", "");
     bench
         .call(
-            &WriteTool::new(),
+            bench.tool("write").as_ref(),
             json!({ "file_path": "new", "content": "" }),
         )
         .await
@@ -51,10 +58,11 @@ async fn an_existing_file_is_replaced_and_keeps_its_permissions() {
     let bench = Workbench::new();
     let path = bench.put("run.sh", "old");
     fs::set_permissions(&path, Permissions::from_mode(0o751)).unwrap();
+    bench.read("run.sh").await;
 
     let output = bench
         .call(
-            &WriteTool::new(),
+            bench.tool("write").as_ref(),
             json!({ "file_path": "run.sh", "content": "new" }),
         )
         .await
@@ -70,28 +78,86 @@ async fn an_existing_file_is_replaced_and_keeps_its_permissions() {
             "operation": "update",
             "path": "[dir]/run.sh",
             "diffs": [{ "path": "[dir]/run.sh", "oldText": "old", "newText": "new" }],
+            "change": "changed",
+            "digest": FileDigest::of(b"new").to_string(),
+            "diff": "--- [dir]/run.sh\n+++ [dir]/run.sh\n@@ -1 +1 @@\n-old\n\\ No newline at end of file\n+new\n\\ No newline at end of file\n",
         })
     );
 }
 
 #[tokio::test]
-async fn large_and_binary_contents_are_not_put_into_the_log_again() {
+async fn large_contents_are_not_put_into_the_log_again() {
     let bench = Workbench::new();
-    bench.put("large.txt", "x".repeat(32 * 1024));
-    bench.put("data.bin", b"\xFF\0");
-    for name in ["large.txt", "data.bin"] {
-        let output = bench
-            .call(
-                &WriteTool::new(),
-                json!({ "file_path": name, "content": "y" }),
-            )
-            .await
-            .unwrap();
-        assert_eq!(
-            meta(&bench, &output),
-            json!({ "operation": "update", "path": format!("[dir]/{name}"), "diffs": [] })
-        );
-    }
+    let old: String = (0..3000).map(|n| format!("{n}\n")).collect();
+    bench.put("large.txt", &old);
+    bench.read("large.txt").await;
+    let output = bench
+        .run(
+            "write",
+            json!({ "file_path": "large.txt", "content": format!("{old}more\n") }),
+        )
+        .await
+        .unwrap();
+    let meta = meta(&bench, &output);
+    assert_eq!(meta["diffs"], json!([]));
+    assert_eq!(
+        meta["diff"],
+        "--- [dir]/large.txt\n+++ [dir]/large.txt\n@@ -2998,3 +2998,4 @@\n 2997\n 2998\n 2999\n+more\n"
+    );
+    let other: String = (0..3000).map(|n| format!("other {n}\n")).collect();
+    let output = bench
+        .run(
+            "write",
+            json!({ "file_path": "large.txt", "content": other }),
+        )
+        .await
+        .unwrap();
+    assert!(output.meta.unwrap().get().len() < 20_000);
+}
+
+#[tokio::test]
+async fn a_file_must_be_known_before_it_is_replaced() {
+    let bench = Workbench::new();
+    bench.put("a.txt", "old");
+    let write = json!({ "file_path": "a.txt", "content": "new" });
+    assert_eq!(
+        bench.refuses("write", write.clone()).await,
+        refused(
+            "FS_NOT_OBSERVED",
+            "cannot write `[dir]/a.txt`: it exists, and its content has not been read in this session; read it first"
+        )
+    );
+    bench.read("a.txt").await;
+    fs::remove_file(bench.path("a.txt")).unwrap();
+    bench.put("a.txt", "changed");
+    assert_eq!(
+        bench.refuses("write", write.clone()).await,
+        refused(
+            "FS_STALE",
+            "cannot write `[dir]/a.txt`: it has changed since it was last read or written in this session; read it again"
+        )
+    );
+    assert_eq!(bench.content("a.txt"), "changed");
+    bench.read("a.txt").await;
+    bench.run("write", write).await.unwrap();
+    // What the session has written itself, it knows.
+    bench
+        .run("write", json!({ "file_path": "a.txt", "content": "newer" }))
+        .await
+        .unwrap();
+    assert_eq!(bench.content("a.txt"), "newer");
+}
+
+#[tokio::test]
+async fn a_deleted_file_is_new_again() {
+    let bench = Workbench::new();
+    bench.put("a.txt", "old");
+    bench.read("a.txt").await;
+    fs::remove_file(bench.path("a.txt")).unwrap();
+    let said = bench
+        .said("write", json!({ "file_path": "a.txt", "content": "x" }))
+        .await;
+    assert!(said.contains("Created file"), "{said}");
 }
 
 #[tokio::test]
@@ -101,11 +167,12 @@ async fn a_link_stays_a_link_and_its_file_changes() {
     symlink("real/a.txt", bench.path("one")).unwrap();
     symlink(bench.path("one"), bench.path("two")).unwrap();
     symlink("real/new.txt", bench.path("dangling")).unwrap();
+    bench.read("real/a.txt").await;
 
     for (name, content) in [("two", "new"), ("dangling", "fresh")] {
         bench
             .call(
-                &WriteTool::new(),
+                bench.tool("write").as_ref(),
                 json!({ "file_path": name, "content": content }),
             )
             .await
@@ -151,7 +218,7 @@ async fn what_cannot_be_written_is_named_with_its_reason() {
         assert_eq!(
             bench
                 .refusal(
-                    &WriteTool::new(),
+                    bench.tool("write").as_ref(),
                     json!({ "file_path": name, "content": "x" })
                 )
                 .await,
@@ -174,7 +241,7 @@ async fn a_protected_file_stays_as_it_is() {
     assert_eq!(
         bench
             .refusal(
-                &WriteTool::new(),
+                bench.tool("write").as_ref(),
                 json!({ "file_path": "a.txt", "content": "x" })
             )
             .await,
