@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use offshoot_tools::sandbox::{SandboxLauncher, sandbox_exec};
 
 use crate::args::{Cli, Command, Output};
 use crate::failure::Failure;
@@ -26,6 +27,14 @@ const USAGE: u8 = 2;
 
 /// 0: done. 1: it did not work, or a check found something. 2: the command line was wrong.
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    // No command for people, and nothing may happen before it: this process confines itself and becomes another program.
+    if arguments
+        .next()
+        .is_some_and(|first| first == SandboxLauncher::COMMAND)
+    {
+        return sandbox_exec(arguments);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),

@@ -87,9 +87,11 @@ impl HeadTail {
 
         let excess = (self.tail.len() + rest.len()).saturating_sub(self.tail_bytes());
         let from_tail = excess.min(self.tail.len());
-        for byte in self.tail.drain(..from_tail) {
-            self.gone.add(&[byte]);
-        }
+        let (older, newer) = self.tail.as_slices();
+        let from_older = from_tail.min(older.len());
+        self.gone.add(&older[..from_older]);
+        self.gone.add(&newer[..from_tail - from_older]);
+        self.tail.drain(..from_tail);
         let (skipped, kept) = rest.split_at(excess - from_tail);
         self.gone.add(skipped);
         self.tail.extend(kept);

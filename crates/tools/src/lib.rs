@@ -1,10 +1,11 @@
-//! The built-in tools (`reference/agent.md` §3.3): `read`, `write`, `edit`, `multi_edit`, `bash`, `glob`, `grep`, `ls`,
-//! `todo_write` and, with the feature `web`, `web_fetch`.
+//! The built-in tools (`reference/agent.md` §3.3): `read`, `write`, `edit`, `multi_edit`, `bash` with `job_output`,
+//! `job_kill` and `job_list`, `glob`, `grep`, `ls`, `todo_write` and, with the feature `web`, `web_fetch`.
 //!
 //! Each is a [`Tool`] that knows nothing of the agent that calls it. A [`ToolSet`] makes those of one session and holds
 //! what they share: which version of each file the session has seen ([`Observations`]). Relative paths start at the
 //! directory of the call's context, never at that of the process. Files may be looked at everywhere; they are changed only
-//! within the limits of the call, and a call that wants more says so before it runs. What is not here: asking, which the
+//! within the limits of the call, which the kernel enforces for commands ([`sandbox`]), and a call that wants more says so
+//! before it runs. What is not here: asking, which the
 //! agent does.
 //!
 //! # Example
@@ -37,9 +38,12 @@ mod change;
 mod changed;
 mod diff;
 mod edit;
+mod environment;
 mod files;
 mod glob;
 mod grep;
+mod job_tools;
+mod jobs;
 mod kind;
 mod ls;
 mod multi_edit;
@@ -52,9 +56,12 @@ mod process;
 mod reach;
 mod read;
 mod replacement;
+pub mod sandbox;
 mod search;
+mod shell;
 mod todo_write;
 mod tool_set;
+mod transcript;
 #[cfg(feature = "web")]
 mod web_address;
 #[cfg(feature = "web")]
@@ -67,8 +74,10 @@ use std::sync::Arc;
 
 use offshoot_tool_api::Tool;
 
-pub use bash::BashTool;
+pub use environment::EnvironmentFilter;
+pub use jobs::{JobEnd, JobExit, Jobs};
 pub use observations::{DigestError, FileDigest, Observations};
+pub use shell::ShellOptions;
 pub use tool_set::ToolSet;
 #[cfg(feature = "web")]
 pub use web_address::WebReach;

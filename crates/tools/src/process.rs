@@ -1,14 +1,24 @@
-//! A child process with all its descendants, and what it says, in bounded memory.
+//! A shell with all its descendants, and what they say.
 
+mod capture;
+mod mark;
+
+use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use offshoot_tool_api::{HeadTail, OutputLimits};
-use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
+use offshoot_tool_api::Spill;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio_util::sync::CancellationToken;
+
+use crate::environment::EnvironmentFilter;
+use crate::sandbox::{Confirmation, NotStarted, SandboxLauncher, SandboxPolicy};
+
+pub(crate) use capture::{Capture, Finished};
+use mark::Mark;
 
 /// How long the pipes are read on after the process has ended, for what a background process of it still says.
 const GRACE: Duration = Duration::from_millis(250);
@@ -16,130 +26,246 @@ const GRACE: Duration = Duration::from_millis(250);
 /// How long a killed shell may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
+/// A command for a shell, and what it may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shell<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) directory: &'a Path,
+    pub(crate) environment: &'a EnvironmentFilter,
+    pub(crate) confined: Option<(&'a SandboxLauncher, &'a SandboxPolicy)>,
+}
+
+impl Shell<'_> {
+    /// The program to start and its arguments.
+    fn command_line(&self) -> Result<(PathBuf, Vec<OsString>), NotStarted> {
+        let shell = [OsString::from("-c"), OsString::from(self.command)];
+        Ok(match self.confined {
+            None => (PathBuf::from("bash"), shell.into()),
+            Some((launcher, policy)) => {
+                let (program, mut arguments) = launcher.command_line(policy)?;
+                arguments.push("bash".into());
+                arguments.extend(shell);
+                (program, arguments)
+            }
+        })
+    }
+}
+
 /// How a process was left.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// It ended by itself.
     Exited(ExitStatus),
-    /// Its time was over; the group was killed.
+    /// Its time was over; all of it was killed.
     TimedOut,
-    /// The call was cancelled; the group was killed.
+    /// It was to stop; all of it was killed.
     Cancelled,
 }
 
-/// A run of a process and what it said.
+/// Both outputs of a process.
 #[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) ended: Ended,
-    pub(crate) stdout: HeadTail,
-    pub(crate) stderr: HeadTail,
-    /// Whether something still holds a pipe open, so that more may have come.
-    pub(crate) still_open: bool,
+pub(crate) struct Output(Mutex<Streams>);
+
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) stdout: Capture,
+    pub(crate) stderr: Capture,
 }
 
-/// Runs `bash -c command` to its end, or kills it.
-pub(crate) async fn run_shell(
-    command: &str,
-    directory: &Path,
-    limits: OutputLimits,
-    timeout: Duration,
-    cancel: &CancellationToken,
-) -> io::Result<Run> {
-    let mut group = Group::spawn(command, directory)?;
-    let (mut stdout, mut stderr) = (HeadTail::new(limits), HeadTail::new(limits));
-    let (from_stdout, from_stderr) = (group.0.stdout().take(), group.0.stderr().take());
-    let mut all_read = false;
+impl Output {
+    pub(crate) fn new(spill: Option<&Arc<dyn Spill>>) -> Self {
+        Self(Mutex::new(Streams {
+            stdout: Capture::new("standard output", spill.cloned()),
+            stderr: Capture::new("standard error", spill.cloned()),
+        }))
+    }
 
-    let ended = {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Streams> {
+        // Bytes were pushed or not; there is no state in between that could not be gone on with.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is left of standard output and standard error. It may wait for the disk.
+    pub(crate) fn finish(&self) -> [Finished; 2] {
+        let nothing = Self::new(None);
+        std::mem::swap(&mut *self.lock(), &mut *nothing.lock());
+        let Streams { stdout, stderr } = nothing
+            .0
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        [stdout.finish(), stderr.finish()]
+    }
+}
+
+/// A shell that leads a session of its own, so that it has no terminal to ask or to disturb. Dropped before it ended, all
+/// that it started is killed.
+#[derive(Debug)]
+pub(crate) struct Group {
+    child: Box<dyn ChildWrapper>,
+    confirmation: Option<Confirmation>,
+    mark: Option<Mark>,
+}
+
+impl Group {
+    pub(crate) fn start(shell: Shell<'_>) -> Result<Self, NotStarted> {
+        let (program, arguments) = shell.command_line()?;
+        let no_shell = |error: io::Error| match shell.confined {
+            None => NotStarted::Command(format!("cannot run `bash`: {error}")),
+            Some(_) => NotStarted::Sandbox(format!("cannot start the launcher: {error}")),
+        };
+        let (confirmation, stdin) = match shell.confined {
+            None => (None, Stdio::null()),
+            Some(_) => {
+                let (confirmation, stdin) = Confirmation::new().map_err(no_shell)?;
+                (Some(confirmation), stdin)
+            }
+        };
+        let mark = Mark::new();
+        let mut wrap = CommandWrap::with_new(program, |command| {
+            let names = std::env::vars_os().map(|(name, _)| name);
+            for name in names.filter(|name| shell.environment.withholds(name)) {
+                command.env_remove(name);
+            }
+            let (variable, value) = mark.variable();
+            command
+                .args(arguments)
+                .env(variable, value)
+                .current_dir(shell.directory)
+                .stdin(stdin)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+        });
+        wrap.wrap(ProcessSession).wrap(KillOnDrop);
+        let child = wrap.spawn().map_err(no_shell)?;
+        Ok(Self {
+            child,
+            confirmation,
+            mark: Some(mark),
+        })
+    }
+
+    /// Waits until the command itself runs, within its limits.
+    pub(crate) async fn confirmed(&mut self) -> Result<(), NotStarted> {
+        match self.confirmation.take() {
+            None => Ok(()),
+            Some(confirmation) => confirmation.heard().await.map(drop),
+        }
+    }
+
+    /// Reads until the shell has ended or `stop` says how to end it. Also says whether something still holds a pipe open,
+    /// so that more may come.
+    pub(crate) async fn follow(
+        &mut self,
+        output: &Output,
+        stop: impl Future<Output = Ended>,
+    ) -> Result<(Ended, bool), NotStarted> {
+        tokio::pin!(stop);
+        tokio::select! {
+            biased;
+            confirmed = self.confirmed() => confirmed?,
+            ended = &mut stop => {
+                self.kill().await;
+                return Ok((ended, false));
+            }
+        }
+        let (stdout, stderr) = (self.child.stdout().take(), self.child.stderr().take());
         let reading = async {
             tokio::join!(
-                drain(from_stdout, &mut stdout),
-                drain(from_stderr, &mut stderr)
+                drain(stdout, |bytes| output.lock().stdout.push(bytes)),
+                drain(stderr, |bytes| output.lock().stderr.push(bytes))
             )
         };
         tokio::pin!(reading);
-        let deadline = tokio::time::sleep(timeout);
-        tokio::pin!(deadline);
-        let ended = loop {
+        let mut all_read = false;
+        let (ended, killed) = loop {
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => break Ended::Cancelled,
-                status = group.exited() => break Ended::Exited(status?),
-                () = &mut deadline => break Ended::TimedOut,
+                ended = &mut stop => break (ended, true),
+                status = self.exited() => {
+                    let status = status.map_err(|error| NotStarted::Command(format!("cannot wait for `bash`: {error}")))?;
+                    break (Ended::Exited(status), false);
+                }
                 _ = &mut reading, if !all_read => all_read = true,
             }
         };
-        let killed = !matches!(ended, Ended::Exited(_));
         if killed {
-            group.kill().await;
+            self.kill().await;
         }
         if !all_read {
             tokio::select! {
                 biased;
                 _ = &mut reading => all_read = true,
                 // What was killed lets go of its pipes by itself, if not at once.
-                () = cancel.cancelled(), if !killed => {}
+                _ = &mut stop, if !killed => {}
                 () = tokio::time::sleep(GRACE) => {}
             }
         }
-        ended
-    };
-    Ok(Run {
-        ended,
-        stdout,
-        stderr,
-        still_open: !all_read,
-    })
-}
-
-/// A shell that leads a process group. Dropped before it ended, the whole group is killed.
-#[derive(Debug)]
-struct Group(Box<dyn ChildWrapper>);
-
-impl Group {
-    fn spawn(command: &str, directory: &Path) -> io::Result<Self> {
-        let mut wrap = CommandWrap::with_new("bash", |bash| {
-            bash.arg("-c")
-                .arg(command)
-                .current_dir(directory)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-        });
-        wrap.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
-        wrap.spawn().map(Self)
+        Ok((ended, !all_read))
     }
 
     /// Waits for the shell only. Waiting for the group would wait for its background processes too wherever orphans
     /// become children of this process, as in a container.
     async fn exited(&mut self) -> io::Result<ExitStatus> {
-        self.0.inner_mut().wait().await
+        self.child.inner_mut().wait().await
     }
 
     async fn kill(&mut self) {
         // It fails if nobody is left to kill. If the shell has become somebody whom this process may not kill, waiting
         // for its end would be in vain, hence the limit.
-        self.0.start_kill().ok();
+        self.child.start_kill().ok();
         tokio::time::timeout(KILL_PATIENCE, self.exited())
             .await
             .ok();
+        if let Some(mark) = self.mark.take() {
+            // It ends early only with the runtime, and then together with this process.
+            tokio::task::spawn_blocking(move || mark.kill_survivors())
+                .await
+                .ok();
+        }
+    }
+
+    /// Lets what the shell left behind live on. Dropping the answer ends it.
+    pub(crate) fn leave(mut self) -> Leftovers {
+        Leftovers(self.mark.take())
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         // A shell without an id has been waited for, and its group's id may by now belong to somebody else.
-        if self.0.id().is_some() {
-            self.0.start_kill().ok();
+        if self.child.id().is_some() {
+            self.child.start_kill().ok();
+        }
+        if let Some(mark) = self.mark.take() {
+            mark.kill_survivors();
         }
     }
 }
 
-async fn drain(pipe: Option<impl AsyncRead + Unpin>, into: &mut HeadTail) {
+/// What a shell that ended has left behind. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Leftovers(Option<Mark>);
+
+impl Leftovers {
+    /// Nobody will end it.
+    pub(crate) fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        if let Some(mark) = &self.0 {
+            mark.kill_survivors();
+        }
+    }
+}
+
+async fn drain(pipe: Option<impl AsyncRead + Unpin>, mut push: impl FnMut(&[u8])) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; 16 * 1024];
     // A pipe that fails is a pipe that ends: the exit status says what there is to say.
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        into.push(&buffer[..count]);
+        push(&buffer[..count]);
     }
 }

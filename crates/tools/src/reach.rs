@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use offshoot_tool_api::{Escalation, Limits, SandboxMode, ToolError};
 
-use crate::place::{Way, canonical};
+use crate::place::canonical;
+use crate::sandbox::workspace_roots;
 
 /// The part of the file system in which a call may change files. Looking is allowed everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,33 +18,13 @@ pub(crate) struct Reach {
 impl Reach {
     /// What `limits` allow a call in the directory `cwd`, which is the workspace if none is named. `scratch` are the
     /// directories for temporary files, which belong to every workspace.
-    ///
-    /// A root is named by a path, and a path means what stands there at the moment. If a root lies in another one, a
-    /// command could put a link to `/` in its place. So a root counts only if no directory on the way to it may be
-    /// changed. One that does not exist, or that this account cannot look at, is none.
     pub(crate) fn new(limits: &Limits, cwd: Option<&Path>, scratch: &[PathBuf]) -> Self {
-        let mode = limits.mode;
-        let named: Vec<&Path> = match mode {
-            SandboxMode::DangerFullAccess => vec![Path::new("/")],
+        let roots = match limits.mode {
+            SandboxMode::DangerFullAccess => vec![PathBuf::from("/")],
             SandboxMode::ReadOnly => Vec::new(),
-            SandboxMode::WorkspaceWrite => {
-                let workspace = limits.workspace.iter().map(PathBuf::as_path);
-                let unnamed = cwd.filter(|_| limits.workspace.is_empty());
-                let scratch = scratch.iter().map(PathBuf::as_path);
-                workspace.chain(unnamed).chain(scratch).collect()
-            }
+            SandboxMode::WorkspaceWrite => workspace_roots(limits, cwd, scratch),
         };
-        let ways: Vec<Way> = named
-            .into_iter()
-            .filter(|root| root.is_absolute())
-            .filter_map(|root| Way::of(root).ok())
-            .filter(|way| way.end.is_dir())
-            .collect();
-        let roots = ways
-            .iter()
-            .filter(|way| !ways.iter().any(|other| way.passes(&other.end)))
-            .map(|way| way.end.clone())
-            .collect();
+        let mode = limits.mode;
         Self { mode, roots }
     }
 

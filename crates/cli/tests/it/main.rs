@@ -21,6 +21,8 @@ mod owners;
 mod recording;
 mod replays;
 mod salvaging;
+mod sandbox;
+mod sandboxed_bash;
 mod stored;
 mod streams;
 mod support;

@@ -5,11 +5,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use offshoot_tools::BashTool;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::workbench::{Workbench, make_pipe, refused};
+use crate::workbench::{Workbench, ends, make_pipe, refused};
 
 /// A shell and a child of it, which both hold the pipe open and do not end by themselves.
 fn lingering() -> Value {
@@ -49,14 +48,14 @@ fn with_pipe() -> Workbench {
 #[tokio::test]
 async fn cancelling_kills_the_command_with_its_children_and_shows_what_it_said() {
     let bench = with_pipe();
-    let (tool, cancel) = (BashTool::new(), bench.cx.cancel.clone());
+    let (tool, cancel) = (bench.tool("bash"), bench.cx.cancel.clone());
     let pipe = bench.path("alive");
     let watch = async {
         let reader = started(&pipe).await;
         cancel.cancel();
         all_gone(reader).await;
     };
-    let (refusal, ()) = tokio::join!(bench.refusal(&tool, lingering()), watch);
+    let (refusal, ()) = tokio::join!(bench.refusal(tool.as_ref(), lingering()), watch);
     assert_eq!(refusal, refused("ABORTED", "tool call aborted\npartial\n"));
 }
 
@@ -65,10 +64,10 @@ async fn a_command_that_takes_too_long_is_killed_with_its_children_and_shows_wha
     let bench = with_pipe();
     let mut arguments = lingering();
     arguments["timeoutMs"] = 1000.into();
-    let tool = BashTool::new();
+    let tool = bench.tool("bash");
     let pipe = bench.path("alive");
     let watch = async { all_gone(started(&pipe).await).await };
-    let (refusal, ()) = tokio::join!(bench.refusal(&tool, arguments), watch);
+    let (refusal, ()) = tokio::join!(bench.refusal(tool.as_ref(), arguments), watch);
     assert_eq!(
         refusal,
         refused(
@@ -82,7 +81,7 @@ async fn a_command_that_takes_too_long_is_killed_with_its_children_and_shows_wha
 async fn a_call_that_is_dropped_kills_the_command_with_its_children() {
     let bench = with_pipe();
     let pipe = bench.path("alive");
-    let call = tokio::spawn(async move { bench.refusal(&BashTool::new(), lingering()).await });
+    let call = tokio::spawn(async move { bench.refuses("bash", lingering()).await });
     let reader = started(&pipe).await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
@@ -90,30 +89,69 @@ async fn a_call_that_is_dropped_kills_the_command_with_its_children() {
 }
 
 #[tokio::test]
+async fn cancelling_reaches_grandchildren_and_what_made_a_session_of_its_own() {
+    let bench = with_pipe();
+    let (tool, cancel) = (bench.tool("bash"), bench.cx.cancel.clone());
+    let command = "echo $$ >> pids; \
+        bash -c 'echo $$ >> pids; bash -c \"echo \\$\\$ >> pids; sleep 300 & wait\" & wait' & \
+        setsid bash -c 'echo $$ >> pids; sleep 300' & \
+        (trap '' TERM HUP; setsid -f bash -c 'echo $$ >> pids; exec nohup sleep 300 > /dev/null 2>&1'); \
+        until [ $(wc -l < pids) = 5 ]; do :; done; echo started > alive; wait";
+    let pipe = bench.path("alive");
+    let watch = async {
+        started(&pipe).await;
+        cancel.cancel();
+    };
+    let (refusal, ()) = tokio::join!(
+        bench.refusal(tool.as_ref(), json!({ "command": command })),
+        watch
+    );
+    assert_eq!(
+        refusal,
+        refused("ABORTED", "tool call aborted\n(no output)")
+    );
+    let pids = bench.content("pids");
+    assert_eq!(pids.lines().count(), 5);
+    for pid in pids.lines() {
+        ends(pid);
+    }
+}
+
+#[tokio::test]
+async fn a_command_has_no_terminal_to_ask() {
+    let bench = Workbench::new();
+    let command = "exec 2> /dev/null; read answer < /dev/tty || echo nobody there";
+    let text = bench.said("bash", json!({ "command": command })).await;
+    assert_eq!(text, "nobody there\n");
+}
+
+#[tokio::test]
 async fn a_background_process_neither_delays_the_result_nor_is_killed() {
     let bench = with_pipe();
-    let tool = BashTool::new();
+    let tool = bench.tool("bash");
     let command = "exec 3> alive; sleep 300 & echo started >&3; echo $! > pid; echo done";
     let pipe = bench.path("alive");
     let arguments = json!({ "command": command });
 
-    let (text, reader) = tokio::join!(bench.text(&tool, arguments), started(&pipe));
+    let (text, reader) = tokio::join!(bench.text(tool.as_ref(), arguments), started(&pipe));
 
     assert_eq!(
         text,
         "done\n[a background process still holds the output open; what it writes from now on is lost]"
     );
     let killed = json!({ "command": "kill $(cat pid)" });
-    assert_eq!(bench.text(&tool, killed).await, "(no output)");
+    assert_eq!(bench.text(tool.as_ref(), killed).await, "(no output)");
     all_gone(reader).await;
 }
 
 #[tokio::test]
 async fn a_background_process_with_its_own_output_is_no_matter() {
     let bench = Workbench::new();
-    let tool = BashTool::new();
+    let tool = bench.tool("bash");
     let command = "sleep 300 > /dev/null 2>&1 & echo $!";
-    let pid = bench.text(&tool, json!({ "command": command })).await;
+    let pid = bench
+        .text(tool.as_ref(), json!({ "command": command }))
+        .await;
     let killed = json!({ "command": format!("kill {pid}") });
-    assert_eq!(bench.text(&tool, killed).await, "(no output)");
+    assert_eq!(bench.text(tool.as_ref(), killed).await, "(no output)");
 }

@@ -55,7 +55,7 @@ async fn arguments_that_do_not_fit_are_refused_by_name() {
         (
             &bash,
             json!({ "command": "true", "timeout_ms": 1 }),
-            "invalid arguments: unknown field `timeout_ms`, expected one of `command`, `description`, `timeoutMs`, `workdir`",
+            "invalid arguments: unknown field `timeout_ms`, expected one of `command`, `description`, `timeoutMs`, `workdir`, `run_in_background`, `sandbox_permissions`, `justification`",
         ),
         (
             &bash,

@@ -32,6 +32,9 @@ fn every_tool_declares_what_it_does() {
             "edit: Mutating, Exclusive, None",
             "multi_edit: Mutating, Exclusive, None",
             "bash: Mutating, Exclusive, None",
+            "job_output: ReadOnly, Exclusive, None",
+            "job_kill: Mutating, Exclusive, None",
+            "job_list: ReadOnly, Exclusive, None",
             "glob: ReadOnly, Parallel, Some(60s)",
             "grep: ReadOnly, Parallel, Some(60s)",
             "ls: ReadOnly, Parallel, Some(60s)",
@@ -77,7 +80,6 @@ fn models_are_told_this() {
     let told: Vec<String> = all()
         .tools()
         .iter()
-        .filter(|tool| tool.spec().name != "bash")
         .map(|tool| {
             let spec = tool.spec();
             let schema: Value = serde_json::from_str(spec.parameters.get()).unwrap();

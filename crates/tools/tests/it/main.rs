@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 mod bash;
+mod bash_output;
 mod bash_processes;
 mod builtin;
 #[cfg(feature = "web")]
@@ -9,6 +10,7 @@ mod declared;
 mod edit;
 mod glob;
 mod grep;
+mod jobs;
 mod limits;
 mod ls;
 mod read;

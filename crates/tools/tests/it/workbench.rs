@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use offshoot_tool_api::{
@@ -169,5 +170,72 @@ impl SpillFile for KeptFile {
         let mut files = kept.0.lock().unwrap();
         files.push(String::from_utf8(bytes).unwrap());
         Ok(PathBuf::from(format!("/kept/{}", files.len())))
+    }
+}
+
+/// Waits until a process has ended: one that was killed takes its time.
+pub(crate) fn ends(pid: &str) {
+    for _ in 0..200_000 {
+        if is_gone(pid) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("process {pid} goes on");
+}
+
+/// Whether a process has ended; one that nobody has waited for yet counts.
+pub(crate) fn is_gone(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.contains("State:") || status.contains("State:\tZ")
+}
+
+/// Keeps what is spilled in numbered files of a directory.
+#[derive(Debug)]
+pub(crate) struct SpillDirectory {
+    directory: PathBuf,
+    begun: AtomicU64,
+}
+
+impl SpillDirectory {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        fs::create_dir_all(&directory).unwrap();
+        Self {
+            directory,
+            begun: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Spill for SpillDirectory {
+    fn begin(&self) -> io::Result<Box<dyn SpillFile>> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let path = self.directory.join(number.to_string());
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        Ok(Box::new(Spilled { file, path }))
+    }
+}
+
+struct Spilled {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl Write for Spilled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl SpillFile for Spilled {
+    fn finish(self: Box<Self>) -> io::Result<PathBuf> {
+        Ok(self.path)
     }
 }
