@@ -3,8 +3,11 @@
 //! The same assembly runs while a model answers and when a stored stream is checked against the message beside it, so
 //! it depends on nothing but the chunks.
 
+use serde_json::value::RawValue;
+
+use crate::codes;
 use crate::message::{ContentBlock, Usage};
-use crate::stream::{Chunk, FinishReason, ReplayState};
+use crate::stream::{Chunk, Failure, FinishReason, ReplayState};
 
 /// What a whole stream amounts to.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +20,9 @@ pub struct Assembled {
     pub usage: Option<Usage>,
     /// The adapter's replay state, with one block entry per content block if it has block entries.
     pub replay_state: Option<ReplayState>,
+    /// What to fail with once the content is kept: the answer hit the token limit inside a tool call, so that what the model
+    /// wanted done was never said. Nothing can be run of it and going on would hide that.
+    pub truncated_call: Option<Failure>,
 }
 
 /// Collects chunks.
@@ -127,10 +133,11 @@ impl Assembler {
 
     /// What the stream amounts to.
     #[must_use]
-    pub fn finish(self) -> Assembled {
+    pub fn finish(mut self) -> Assembled {
         let mut content: Vec<_> = self.blocks().collect();
-        let (finish, replay_state) = self.finish.unwrap_or((FinishReason::Stop, None));
+        let (finish, replay_state) = self.finish.take().unwrap_or((FinishReason::Stop, None));
         let cut = finish == FinishReason::MaxTokens;
+        let truncated_call = if cut { self.truncated_call() } else { None };
         let kept: Vec<bool> = content
             .iter()
             .map(|block| !(cut && matches!(block, ContentBlock::ToolCall { .. })))
@@ -143,7 +150,22 @@ impl Assembler {
             finish,
             usage: self.usage,
             replay_state,
+            truncated_call,
         }
+    }
+
+    /// A call whose block is not over, or whose arguments are no JSON.
+    fn truncated_call(&self) -> Option<Failure> {
+        let mut calls = self.parts.iter().filter_map(|(_, part)| match part {
+            Part::ToolCall { name, .. } => Some((name, false)),
+            Part::Closed(ContentBlock::ToolCall {
+                name, arguments, ..
+            }) => Some((name, is_json(arguments))),
+            _ => None,
+        });
+        let (name, _) = calls.find(|(_, is_whole)| !is_whole)?;
+        let message = format!("the answer hit the token limit inside a call of the tool `{name}`");
+        Some(Failure::new(codes::TRUNCATED_TOOL_CALL, message))
     }
 
     fn push_call(&mut self, index: u64, new_id: &str, new_name: &str, more: &str) {
@@ -218,6 +240,10 @@ impl Part {
         }
         Some(block)
     }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
 /// The id of a tool call that the provider gave none.

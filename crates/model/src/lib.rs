@@ -4,9 +4,11 @@
 //! - [`Chunk`]: the stream vocabulary. [`StreamRecorder`] and [`expand`] turn chunks into the log's stream records and
 //!   back, [`Assembler`] turns them into the message they amount to, [`verify_stream`] compares the two.
 //! - [`Model`]: the one trait through which the rest of the program calls a model. [`ScriptModel`] answers from a
-//!   script; `OpenAiModel` (feature `http`) calls OpenAI-compatible providers, DeepSeek's included.
-//! - [`encode_request`], [`SseSplitter`] and [`Decoder`]: the parts of that adapter that need no network, public because
-//!   a recorded request must be reproducible byte for byte by whoever reads the log.
+//!   script; `ProviderModel` (feature `http`) calls providers. [`ProviderKind`] lists those that are known by name.
+//! - [`Protocol`]: how a provider is spoken to, chat completions in some [`Dialect`] or Anthropic's Messages. With a
+//!   request it gives the bytes of its body, without any network, because a recorded request must be reproducible byte
+//!   for byte by whoever reads the log. [`SseSplitter`], [`Decoder`] and [`MessagesDecoder`] are the way back.
+//! - [`Route`]: what is known of a model, and what is filled in or refused before it is called.
 //!
 //! This crate knows neither the log nor tools. It does not decide what is asked, does not retry, and keeps nothing
 //! between calls. Implements `reference/agent.md` §2 and `reference/persistence.md` §3.6 and §3.7.
@@ -48,39 +50,56 @@
 //! # });
 //! ```
 
+mod anthropic;
 mod assemble;
 mod attachments;
+mod catalog;
 mod client;
 pub mod codes;
+mod failure;
+mod grammar;
+#[cfg(feature = "http")]
+mod http;
 mod message;
 mod openai;
+mod pictures;
 mod prepared;
+mod protocol;
+mod providers;
 mod raw;
 mod record;
 mod retry;
 mod script;
+mod shown;
 mod sse;
 mod stream;
 mod surrogates;
 mod verify;
 
+pub use anthropic::decode::MessagesDecoder;
+pub use anthropic::thinking::{MessagesDialect, MessagesEffort};
 pub use assemble::{Assembled, Assembler};
 pub use attachments::{Attachments, NoAttachments};
 pub use client::Model;
+pub use grammar::{GrammarError, StreamGrammar};
+#[cfg(feature = "http")]
+pub use http::{ApiKey, OpenAiConfig, OpenAiModel, ProviderConfig, ProviderModel, SetupError};
 pub use message::{
     CallConfig, ContentBlock, Dimensions, FileAttachment, ImageAttachment, Message, MessageSource,
     ModelRequest, Role, ToolSpec, Usage,
 };
 pub use openai::decode::Decoder;
-pub use openai::encode::{
-    Dialect, EffortStyle, ReasoningPassback, TokenLimitName, encode_messages, encode_request,
+pub use openai::dialect::{
+    Dialect, EffortStyle, LateInstructions, ReasoningPassback, TokenLimitName,
 };
-#[cfg(feature = "http")]
-pub use openai::http::{ApiKey, OpenAiConfig, OpenAiError, OpenAiModel};
-pub use prepared::{AdapterDefaults, ModelInfo, PreparedCall};
+pub use openai::encode::{encode_messages, encode_request};
+pub use pictures::{PictureLimits, Pictures};
+pub use prepared::{AdapterDefaults, ModelInfo, ModelSettings, PreparedCall, Route};
+pub use protocol::Protocol;
+pub use providers::ProviderKind;
 pub use raw::RawJson;
 pub use record::{StreamRecord, StreamRecorder, expand};
-pub use retry::RetryPolicy;
+pub use retry::{RetryMode, RetryPolicy};
 pub use script::{Attempt, ScriptModel};
 pub use sse::{SseEnd, SseError, SseFrame, SseSplitter};
 pub use stream::{Chunk, Failure, FinishReason, ReplayState};

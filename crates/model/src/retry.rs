@@ -5,6 +5,18 @@ use std::time::Duration;
 use crate::codes;
 use crate::stream::Failure;
 
+/// What another attempt may cure.
+const RETRYABLE: [&str; 5] = [
+    codes::EMPTY_RESPONSE,
+    codes::RATE_LIMIT,
+    codes::SERVER,
+    codes::TIMEOUT,
+    codes::TRANSPORT,
+];
+
+/// A log has no room for a longer wait (`reference/persistence.md` §3.5, `llm/retry.delayMs`).
+const LONGEST_LOGGED: Duration = Duration::from_millis(2_147_483_647);
+
 /// How often, and after how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
@@ -30,6 +42,26 @@ impl Default for RetryPolicy {
     }
 }
 
+/// Whether retries come to an end by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryMode {
+    /// After so many the attempt has failed.
+    Normal,
+    /// Until somebody cancels.
+    Always,
+}
+
+impl RetryMode {
+    /// The word that a log has for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Always => "always",
+        }
+    }
+}
+
 impl RetryPolicy {
     /// Nothing is tried again.
     #[must_use]
@@ -40,10 +72,44 @@ impl RetryPolicy {
         }
     }
 
+    /// As it is by default, but without end.
+    #[must_use]
+    pub fn always() -> Self {
+        Self {
+            max_retries: None,
+            ..Self::default()
+        }
+    }
+
+    /// The `mode` of an `llm/retry`.
+    #[must_use]
+    pub const fn mode(&self) -> RetryMode {
+        match self.max_retries {
+            Some(_) => RetryMode::Normal,
+            None => RetryMode::Always,
+        }
+    }
+
+    /// The `policyKey` of an `llm/retry`: two policies have the same one exactly if they are the same, so that retries under
+    /// a changed policy are counted from the beginning. A JSON array of mode, most retries, codes, shortest and longest wait
+    /// in milliseconds, and jitter.
+    #[must_use]
+    pub fn policy_key(&self) -> String {
+        serde_json::json!([
+            self.mode().as_str(),
+            self.max_retries,
+            RETRYABLE,
+            milliseconds(self.initial),
+            milliseconds(self.max),
+            self.jitter,
+        ])
+        .to_string()
+    }
+
     /// How long to wait before retry number `retry` (from 1) of an attempt that failed so; `None` if it is final.
     /// `random` is a number from 0 to 1.
     ///
-    /// What a provider asks for counts, unless it asks for more than [`Self::max`]: then nobody waits.
+    /// What a provider asks for counts. If that is more than [`Self::max`], nobody waits, unless the policy has no end.
     #[must_use]
     pub fn delay(&self, retry: u32, failure: &Failure, random: f64) -> Option<Duration> {
         if self.max_retries.is_some_and(|most| retry > most) || !is_worth_retrying(&failure.code) {
@@ -51,7 +117,8 @@ impl RetryPolicy {
         }
         if let Some(asked) = failure.provider_retry_after_ms {
             let asked = Duration::from_millis(asked);
-            return (asked <= self.max).then_some(asked);
+            let waits = asked <= self.max || self.mode() == RetryMode::Always;
+            return waits.then_some(asked.min(LONGEST_LOGGED));
         }
         let doubled = 2_u32.saturating_pow(retry.saturating_sub(1));
         let wait = self.initial.saturating_mul(doubled).min(self.max);
@@ -61,12 +128,9 @@ impl RetryPolicy {
 }
 
 fn is_worth_retrying(code: &str) -> bool {
-    [
-        codes::EMPTY_RESPONSE,
-        codes::RATE_LIMIT,
-        codes::SERVER,
-        codes::TIMEOUT,
-        codes::TRANSPORT,
-    ]
-    .contains(&code)
+    RETRYABLE.contains(&code)
+}
+
+fn milliseconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }

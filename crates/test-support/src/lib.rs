@@ -2,7 +2,7 @@
 //!
 //! - [`ScriptedModelServer`]: a model provider on the loopback interface that answers from a script, chunk by chunk
 //!   when a test wants it, and refuses to let a request with a broken transcript pass unnoticed.
-//! - [`transcript`]: what makes a list of chat messages acceptable to providers.
+//! - [`transcript`]: what makes a request acceptable to providers, in chat completions and in Messages.
 //! - [`corpus`]: recorded sessions, if they are there.
 //! - [`TestHome`], [`OffshootCommand`], [`CommandOutput`]: running the built binary in a home of its own.
 //!
@@ -36,5 +36,6 @@ pub mod transcript;
 pub use command::{CommandOutput, OffshootCommand};
 pub use home::TestHome;
 pub use server::{
-    CapturedRequest, Gate, Gates, Reply, ScriptedModelServer, ScriptedToolCall, Usage,
+    Behaviour, CapturedRequest, ClosedPort, Endpoint, Gate, Gates, Reply, ScriptedModelServer,
+    ScriptedToolCall, Usage,
 };

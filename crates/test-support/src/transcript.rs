@@ -3,6 +3,8 @@
 //! Providers differ in what they forgive; this is what none of them refuses. The messages are those of a Chat
 //! Completions request, with the additions of `reference/agent.md` §2.8 (`reasoning_content`, never a null).
 
+pub mod messages;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
@@ -68,7 +70,7 @@ pub enum Violation {
     },
     #[error("message {index}: the assistant neither says anything nor calls a tool")]
     SilentAssistant { index: usize },
-    #[error("message {index}: `reasoning_content` is not a string")]
+    #[error("message {index}: reasoning is not a string, or its details are no list")]
     WrongReasoning { index: usize },
     #[error("message {index}: `tool_calls` is not a list with something in it")]
     WrongToolCalls { index: usize },
@@ -161,7 +163,15 @@ impl Validator {
         };
         let known: &[&str] = match role {
             "system" | "user" => &["role", "content", "name"],
-            "assistant" => &["role", "content", "name", "reasoning_content", "tool_calls"],
+            "assistant" => &[
+                "role",
+                "content",
+                "name",
+                "reasoning_content",
+                "reasoning",
+                "reasoning_details",
+                "tool_calls",
+            ],
             "tool" => &["role", "content", "tool_call_id"],
             _ => {
                 return self.report(Violation::UnknownRole {
@@ -188,7 +198,10 @@ impl Validator {
                     member: member.clone(),
                 });
             }
-            self.nulls(index, member, value);
+            // Details go back as they came, whatever is in them.
+            if member != "reasoning_details" || value.is_null() {
+                self.nulls(index, member, value);
+            }
         }
     }
 
@@ -309,12 +322,22 @@ impl Validator {
                 Some("wrong")
             }
         };
-        let reasoning = message
-            .get("reasoning_content")
-            .filter(|value| !value.is_null());
-        if reasoning.is_some_and(|value| !value.is_string()) {
+        let given = |member| {
+            message
+                .get(member)
+                .filter(|value: &&Value| !value.is_null())
+        };
+        let (content, plain) = (given("reasoning_content"), given("reasoning"));
+        let details = given("reasoning_details");
+        let is_wrong = [content, plain]
+            .into_iter()
+            .flatten()
+            .any(|value| !value.is_string())
+            || details.is_some_and(|value| !value.is_array());
+        if is_wrong {
             self.report(Violation::WrongReasoning { index });
         }
+        let reasoning = content.or(plain).or(details);
         let calls = message.get("tool_calls").filter(|value| !value.is_null());
         // Reasoning alone counts only beside a content string, even an empty one.
         let speaks = text.is_some_and(|text| !text.is_empty() || reasoning.is_some());

@@ -6,9 +6,10 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::failure;
+use super::replay::{self, Details};
 use crate::assemble::fallback_call_id;
 use crate::codes;
+use crate::failure;
 use crate::message::{ContentBlock, Usage};
 use crate::stream::{Chunk, Failure, FinishReason};
 
@@ -22,6 +23,7 @@ pub(crate) const DONE: &str = "[DONE]";
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     blocks: Vec<Block>,
+    details: Details,
     usage: Option<Usage>,
     finish_reason: Option<String>,
     finished: bool,
@@ -114,8 +116,12 @@ impl Decoder {
 
     fn delta(&mut self, delta: Delta, chunks: &mut Vec<Chunk>) {
         // Some gateways send the same reasoning under both names.
-        let reasoning = Some(delta.reasoning_content).filter(|text| !text.is_empty());
-        self.reasoning(&reasoning.unwrap_or(delta.reasoning), chunks);
+        let details = delta.reasoning_details.unwrap_or_default();
+        let in_details = || details.iter().map(replay::text_of).collect();
+        let mut reasoning = [delta.reasoning_content, delta.reasoning].into_iter();
+        let reasoning = reasoning.find(|text| !text.is_empty());
+        self.reasoning(&reasoning.unwrap_or_else(in_details), chunks);
+        self.details.push(details);
         self.text(&delta.content, chunks);
         self.text(&delta.refusal, chunks);
         for call in delta.tool_calls.unwrap_or_default() {
@@ -263,7 +269,10 @@ impl Decoder {
             chunks.push(Chunk::BlockEnd { index, block });
         }
         chunks.extend(self.usage.map(|usage| Chunk::Usage { usage }));
-        chunks.push(Chunk::finish(reason));
+        chunks.push(Chunk::Finish {
+            reason,
+            replay_state: std::mem::take(&mut self.details).into_replay_state(),
+        });
     }
 
     fn reason(&self) -> Result<FinishReason, Failure> {
@@ -332,6 +341,7 @@ struct Delta {
     reasoning: String,
     #[serde(default, deserialize_with = "plain_text")]
     refusal: String,
+    reasoning_details: Option<Vec<Value>>,
     tool_calls: Option<Vec<CallDelta>>,
 }
 
@@ -372,6 +382,7 @@ struct WireUsage {
 #[derive(Deserialize)]
 struct PromptDetails {
     cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -382,16 +393,20 @@ struct CompletionDetails {
 impl WireUsage {
     fn into_usage(self) -> Option<Usage> {
         let prompt = self.prompt_tokens?;
-        let cached = self
-            .prompt_tokens_details
-            .and_then(|details| details.cached_tokens);
+        let details = self.prompt_tokens_details;
+        let written = details
+            .as_ref()
+            .and_then(|details| details.cache_write_tokens);
+        let cached = details.and_then(|details| details.cached_tokens);
         let cached = cached.or(self.prompt_cache_hit_tokens);
         Some(Usage {
-            input_tokens: prompt.saturating_sub(cached.unwrap_or(0)),
+            input_tokens: prompt
+                .saturating_sub(cached.unwrap_or(0))
+                .saturating_sub(written.unwrap_or(0)),
             output_tokens: self.completion_tokens.unwrap_or(0),
             total_tokens: None,
             cache_read_tokens: cached,
-            cache_write_tokens: None,
+            cache_write_tokens: written,
             reasoning_tokens: self
                 .completion_tokens_details
                 .and_then(|details| details.reasoning_tokens),

@@ -1,126 +1,64 @@
 //! From a request to the exact bytes of its body. `reference/agent.md` §2.8.
 //!
-//! A pure function of the request and the dialect: the bytes can be rebuilt later, elsewhere, from the log alone, and a
-//! provider's prefix cache stays warm because a longer history only appends to the `messages` array.
+//! A pure function of the request, the dialect and the pictures: the bytes can be rebuilt later, elsewhere, from the log,
+//! and a provider's prefix cache stays warm because a longer history only appends to the `messages` array.
 //!
 //! **Invariant:** if `a` is a prefix of `b` and `b` does not continue a run of tool results in which `a` ends, then the
 //! array of `a`, without its closing bracket, is a prefix of the array of `b`. Requests are only made at such points.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 
-use crate::message::{
-    ContentBlock, ImageAttachment, Message, ModelRequest, Role, ToolSpec, is_absent_number,
-    serialize_number,
+use super::dialect::{Dialect, EffortStyle, LateInstructions, ReasoningPassback, TokenLimitName};
+use super::replay;
+use super::wire::{
+    Body, Part, Reasoning, StreamOptions, TemplateArguments, Thinking, UserContent, WireCall,
+    WireCallFunction, WireMessage, WireTool,
+};
+use crate::message::{ContentBlock, Message, ModelRequest, Role};
+use crate::pictures::{Gallery, Picture};
+use crate::shown::{
+    NO_OUTPUT, developer_text, instructions_among_user_text, joined, shown_text, shown_text_of,
 };
 
-/// How one provider's chat completions differ from the common ground.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Dialect {
-    /// Whether the model's earlier reasoning is sent back.
-    pub reasoning: ReasoningPassback,
-    /// How the reasoning effort is said.
-    pub effort: EffortStyle,
-    /// What the token limit is called.
-    pub token_limit: TokenLimitName,
-}
+/// The label of the pictures that tool results have brought.
+const TOOL_IMAGES: &str = "Images from the tool results above:";
 
-/// Whether the model's earlier reasoning is sent back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReasoningPassback {
-    /// As `reasoning_content` of every assistant message that had reasoning.
-    ReasoningContent,
-    /// Never, for servers that refuse the member.
-    Omit,
-}
-
-/// How the reasoning effort is said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EffortStyle {
-    /// `reasoning_effort` with the configured word.
-    Plain,
-    /// `thinking` is enabled or, for the effort `off`, disabled; other efforts go into `reasoning_effort`.
-    Thinking,
-}
-
-/// What the token limit is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TokenLimitName {
-    /// `max_tokens`, which nearly every server knows.
-    MaxTokens,
-    /// `max_completion_tokens`, which OpenAI's reasoning models demand.
-    MaxCompletionTokens,
-}
-
-impl Dialect {
-    /// The common ground of compatible servers.
-    #[must_use]
-    pub const fn compatible() -> Self {
-        Self {
-            reasoning: ReasoningPassback::ReasoningContent,
-            effort: EffortStyle::Plain,
-            token_limit: TokenLimitName::MaxTokens,
-        }
-    }
-
-    /// DeepSeek.
-    #[must_use]
-    pub const fn deepseek() -> Self {
-        Self {
-            effort: EffortStyle::Thinking,
-            ..Self::compatible()
-        }
-    }
-
-    /// OpenAI itself.
-    #[must_use]
-    pub const fn openai() -> Self {
-        Self {
-            reasoning: ReasoningPassback::Omit,
-            token_limit: TokenLimitName::MaxCompletionTokens,
-            ..Self::compatible()
-        }
-    }
-}
-
-impl Default for Dialect {
-    fn default() -> Self {
-        Self::compatible()
-    }
-}
-
-/// The body of the call that `request` asks for.
+/// The body of the call that `request` asks for, for a model that cannot look at pictures. With pictures it is
+/// [`Protocol::encode`](crate::Protocol::encode) that writes it.
 #[must_use]
 pub fn encode_request(request: &ModelRequest, dialect: &Dialect) -> Vec<u8> {
+    encode(request, *dialect, &Gallery::named())
+}
+
+/// The `messages` array of such a body, byte for byte, as a provider gets it that has said none of it.
+#[must_use]
+pub fn encode_messages(messages: &[Message], dialect: &Dialect) -> Vec<u8> {
+    let gallery = Gallery::named();
+    to_bytes(&Writer::new(*dialect, None, &gallery).messages(messages))
+}
+
+pub(crate) fn encode(request: &ModelRequest, dialect: Dialect, gallery: &Gallery) -> Vec<u8> {
     let config = &request.config;
     let (max_tokens, max_completion_tokens) = match dialect.token_limit {
         TokenLimitName::MaxTokens => (config.max_tokens, None),
         TokenLimitName::MaxCompletionTokens => (None, config.max_tokens),
     };
-    let effort = config.reasoning_effort.as_deref();
-    let (reasoning_effort, thinking) = match (dialect.effort, effort) {
-        (EffortStyle::Plain, effort) => (effort, None),
-        (EffortStyle::Thinking, None) => (None, None),
-        (EffortStyle::Thinking, Some("off")) => (None, Some(Thinking { kind: "disabled" })),
-        (EffortStyle::Thinking, effort) => (effort, Some(Thinking { kind: "enabled" })),
-    };
+    let effort = Effort::new(dialect.effort, config.reasoning_effort.as_deref());
+    let writer = Writer::new(dialect, Some(&config.provider), gallery);
     to_bytes(&Body {
         model: &config.model,
-        messages: wire_messages(&request.messages, *dialect),
+        messages: writer.messages(&request.messages),
         tools: request.tools.iter().map(WireTool::new).collect(),
         temperature: config.temperature,
         max_tokens,
         max_completion_tokens,
         stop: config.stop.as_deref().unwrap_or_default(),
-        reasoning_effort,
-        thinking,
+        reasoning_effort: effort.plain,
+        thinking: effort.thinking,
+        reasoning: effort.object,
+        chat_template_kwargs: effort.template,
         stream: true,
         stream_options: StreamOptions {
             include_usage: true,
@@ -128,178 +66,185 @@ pub fn encode_request(request: &ModelRequest, dialect: &Dialect) -> Vec<u8> {
     })
 }
 
-/// The `messages` array of such a body, byte for byte.
-#[must_use]
-pub fn encode_messages(messages: &[Message], dialect: &Dialect) -> Vec<u8> {
-    to_bytes(&wire_messages(messages, *dialect))
-}
-
 fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value)
         .expect("BUG: strings, integers, finite numbers and raw JSON always have a JSON form")
 }
 
-// The order of the members is the order on the wire.
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
-    #[serde(
-        skip_serializing_if = "is_absent_number",
-        serialize_with = "serialize_number"
-    )]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    stop: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+/// An effort in the members of a dialect.
+#[derive(Default)]
+struct Effort<'a> {
+    plain: Option<&'a str>,
     thinking: Option<Thinking>,
-    stream: bool,
-    stream_options: StreamOptions,
+    object: Option<Reasoning<'a>>,
+    template: Option<TemplateArguments<'a>>,
 }
 
-#[derive(Serialize)]
-struct Thinking {
-    #[serde(rename = "type")]
-    kind: &'static str,
-}
-
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
-}
-
-#[derive(Serialize)]
-struct WireTool<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    function: WireFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct WireFunction<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a RawValue,
-}
-
-impl<'a> WireTool<'a> {
-    fn new(spec: &'a ToolSpec) -> Self {
-        let function = WireFunction {
-            name: &spec.name,
-            description: &spec.description,
-            parameters: spec.parameters.as_raw_value(),
+impl<'a> Effort<'a> {
+    fn new(style: EffortStyle, effort: Option<&'a str>) -> Self {
+        let Some(effort) = effort else {
+            return Self::default();
         };
-        Self {
-            kind: "function",
-            function,
+        let is_on = effort != "off";
+        let said = is_on.then_some(effort);
+        match style {
+            EffortStyle::Plain => Self {
+                plain: Some(effort),
+                ..Self::default()
+            },
+            EffortStyle::Thinking => Self {
+                plain: said,
+                thinking: Some(Thinking {
+                    kind: if is_on { "enabled" } else { "disabled" },
+                }),
+                ..Self::default()
+            },
+            EffortStyle::Object => Self {
+                object: Some(Reasoning { effort }),
+                ..Self::default()
+            },
+            EffortStyle::Template => Self {
+                template: Some(TemplateArguments {
+                    enable_thinking: is_on,
+                    reasoning_effort: said,
+                }),
+                ..Self::default()
+            },
         }
     }
 }
 
-#[derive(Serialize)]
-#[serde(tag = "role", rename_all = "lowercase")]
-enum WireMessage<'a> {
-    System {
-        content: Cow<'a, str>,
-    },
-    User {
-        content: Cow<'a, str>,
-    },
-    Assistant {
-        content: Cow<'a, str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reasoning_content: Option<Cow<'a, str>>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<WireCall<'a>>,
-    },
-    Tool {
-        tool_call_id: &'a str,
-        content: Cow<'a, str>,
-    },
+/// Writes messages.
+struct Writer<'a> {
+    dialect: Dialect,
+    /// Who gets them, if it is known: only to a provider go the replay states that it has made.
+    provider: Option<&'a str>,
+    gallery: &'a Gallery,
 }
 
-#[derive(Serialize)]
-struct WireCall<'a> {
-    id: &'a str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    function: WireCallFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct WireCallFunction<'a> {
-    name: &'a str,
-    arguments: &'a str,
-}
-
-fn wire_messages<'a>(messages: &'a [Message], dialect: Dialect) -> Vec<WireMessage<'a>> {
-    let mut wire = Vec::with_capacity(messages.len());
-    let mut tool_images = Vec::new();
-    for message in messages {
-        if message.role != Role::Tool {
-            wire.extend(take_tool_images(&mut tool_images));
+impl<'a> Writer<'a> {
+    const fn new(dialect: Dialect, provider: Option<&'a str>, gallery: &'a Gallery) -> Self {
+        Self {
+            dialect,
+            provider,
+            gallery,
         }
-        match message.role {
-            Role::System => wire.extend(system_message(shown_text(&message.content))),
-            Role::Developer => wire.extend(system_message(developer_text(&message.content))),
-            Role::User => wire.push(WireMessage::User {
-                content: user_text(&message.content),
-            }),
-            Role::Assistant => wire.extend(assistant_message(&message.content, dialect)),
-            Role::Tool => {
-                wire.push(tool_message(message));
-                tool_images.extend(message.content.iter().filter_map(image_text));
+    }
+
+    fn messages(&self, messages: &'a [Message]) -> Vec<WireMessage<'a>> {
+        let mut wire = Vec::with_capacity(messages.len());
+        let mut tool_images = Vec::new();
+        for message in messages {
+            if message.role != Role::Tool {
+                wire.extend(take_tool_images(&mut tool_images));
+            }
+            match message.role {
+                Role::System => {
+                    let text = shown_text(&message.content);
+                    wire.extend(self.instructions(text, &wire));
+                }
+                Role::Developer => {
+                    let text = developer_text(&message.content);
+                    wire.extend(self.instructions(text, &wire));
+                }
+                Role::User => wire.push(WireMessage::User {
+                    content: self.user_content(&message.content),
+                }),
+                Role::Assistant => wire.extend(self.assistant_message(message)),
+                Role::Tool => {
+                    wire.push(tool_message(message));
+                    tool_images.extend(self.pictures(&message.content));
+                }
             }
         }
+        wire.extend(take_tool_images(&mut tool_images));
+        wire
     }
-    wire.extend(take_tool_images(&mut tool_images));
-    wire
-}
 
-/// A dormant system message has no text and is not sent.
-fn system_message(content: Cow<'_, str>) -> Option<WireMessage<'_>> {
-    (!content.is_empty()).then_some(WireMessage::System { content })
-}
-
-/// A message of which this dialect has nothing to say, such as reasoning alone where reasoning is not sent back, is not
-/// sent: providers refuse an assistant message that is empty.
-fn assistant_message<'a>(content: &'a [ContentBlock], dialect: Dialect) -> Option<WireMessage<'a>> {
-    let reasoning = joined("", content.iter().filter_map(reasoning_of));
-    let tool_calls = content.iter().filter_map(|block| {
-        let ContentBlock::ToolCall {
-            id,
-            name,
-            arguments,
-        } = block
-        else {
+    /// A dormant system message has no text and is not sent.
+    fn instructions(
+        &self,
+        content: Cow<'a, str>,
+        before: &[WireMessage<'_>],
+    ) -> Option<WireMessage<'a>> {
+        if content.is_empty() {
             return None;
-        };
-        let function = WireCallFunction { name, arguments };
-        Some(WireCall {
-            id,
-            kind: "function",
-            function,
+        }
+        let is_late = before
+            .iter()
+            .any(|message| !matches!(message, WireMessage::System { .. }));
+        if is_late && self.dialect.late_instructions == LateInstructions::User {
+            let text = instructions_among_user_text(&content);
+            return Some(WireMessage::User {
+                content: UserContent::Text(text.into()),
+            });
+        }
+        Some(WireMessage::System { content })
+    }
+
+    /// A message of which this dialect has nothing to say, such as reasoning alone where reasoning is not sent back, is not
+    /// sent: providers refuse an assistant message that is empty.
+    fn assistant_message(&self, message: &'a Message) -> Option<WireMessage<'a>> {
+        let content = &message.content;
+        let reasoning = Some(joined("", content.iter().filter_map(reasoning_of)))
+            .filter(|reasoning| !reasoning.is_empty());
+        let (mut reasoning_content, mut plain, mut details) = (None, None, None);
+        match self.dialect.reasoning {
+            ReasoningPassback::ReasoningContent => reasoning_content = reasoning,
+            ReasoningPassback::Reasoning => plain = reasoning,
+            ReasoningPassback::Details => {
+                details = replay::details_for(message, self.provider);
+                plain = reasoning.filter(|_| details.is_none());
+            }
+            ReasoningPassback::Omit => {}
+        }
+        let tool_calls: Vec<_> = content.iter().filter_map(call_of).collect();
+        let text = joined("", content.iter().filter_map(text_of));
+        let reasons = reasoning_content.is_some() || plain.is_some() || details.is_some();
+        let is_empty = text.is_empty() && !reasons && tool_calls.is_empty();
+        (!is_empty).then_some(WireMessage::Assistant {
+            content: text,
+            reasoning_content,
+            reasoning: plain,
+            reasoning_details: details,
+            tool_calls,
         })
-    });
-    let content = joined("", content.iter().filter_map(text_of));
-    let reasoning_content = Some(reasoning).filter(|reasoning| {
-        dialect.reasoning == ReasoningPassback::ReasoningContent && !reasoning.is_empty()
-    });
-    let tool_calls: Vec<_> = tool_calls.collect();
-    let is_empty = content.is_empty() && reasoning_content.is_none() && tool_calls.is_empty();
-    (!is_empty).then_some(WireMessage::Assistant {
-        content,
-        reasoning_content,
-        tool_calls,
-    })
+    }
+
+    /// Text first, then pictures, or what stands for them.
+    fn user_content(&self, content: &'a [ContentBlock]) -> UserContent<'a> {
+        let texts = content.iter().filter_map(shown_text_of);
+        let pictures = self.pictures(content);
+        if pictures.iter().any(Part::is_picture) {
+            let text = Some(joined("\n", texts)).filter(|text| !text.is_empty());
+            let text = text.map(|text| Part::Text { text });
+            return UserContent::Parts(text.into_iter().chain(pictures).collect());
+        }
+        UserContent::Text(joined(
+            "\n",
+            texts.chain(pictures.into_iter().map(Part::line)),
+        ))
+    }
+
+    /// Pictures, each behind a line with its name: a model can only speak of what has one.
+    fn pictures(&self, content: &'a [ContentBlock]) -> Vec<Part<'a>> {
+        let pictures = content
+            .iter()
+            .filter_map(|block| self.gallery.picture(block));
+        pictures
+            .flat_map(|picture| match picture {
+                Picture::Named(line) => vec![Part::Text { text: line.into() }],
+                Picture::Shown {
+                    line,
+                    media_type,
+                    base64,
+                } => vec![
+                    Part::Text { text: line.into() },
+                    Part::picture(media_type, base64),
+                ],
+            })
+            .collect()
+    }
 }
 
 fn tool_message(message: &Message) -> WireMessage<'_> {
@@ -307,7 +252,7 @@ fn tool_message(message: &Message) -> WireMessage<'_> {
     WireMessage::Tool {
         tool_call_id: message.tool_call_id.as_deref().unwrap_or_default(),
         content: if content.is_empty() {
-            "(no output)".into()
+            NO_OUTPUT.into()
         } else {
             content
         },
@@ -315,38 +260,37 @@ fn tool_message(message: &Message) -> WireMessage<'_> {
 }
 
 /// Tool messages cannot carry pictures, so those of a whole run of results follow it in one user message.
-fn take_tool_images<'a>(images: &mut Vec<Cow<'a, str>>) -> Option<WireMessage<'a>> {
+fn take_tool_images<'a>(images: &mut Vec<Part<'a>>) -> Option<WireMessage<'a>> {
     if images.is_empty() {
         return None;
     }
-    let label = Cow::Borrowed("Images from the tool results above:");
-    let lines = std::iter::once(label).chain(images.drain(..));
-    Some(WireMessage::User {
-        content: joined("\n", lines),
+    let label = Part::Text {
+        text: TOOL_IMAGES.into(),
+    };
+    let parts = std::iter::once(label).chain(images.drain(..));
+    let parts: Vec<_> = parts.collect();
+    let content = if parts.iter().any(Part::is_picture) {
+        UserContent::Parts(parts)
+    } else {
+        UserContent::Text(joined("\n", parts.into_iter().map(Part::line)))
+    };
+    Some(WireMessage::User { content })
+}
+
+fn call_of(block: &ContentBlock) -> Option<WireCall<'_>> {
+    let ContentBlock::ToolCall {
+        id,
+        name,
+        arguments,
+    } = block
+    else {
+        return None;
+    };
+    Some(WireCall {
+        id,
+        kind: "function",
+        function: WireCallFunction { name, arguments },
     })
-}
-
-/// Text first, then what stands for pictures.
-fn user_text(content: &[ContentBlock]) -> Cow<'_, str> {
-    let texts = content.iter().filter_map(shown_text_of);
-    joined("\n", texts.chain(content.iter().filter_map(image_text)))
-}
-
-fn developer_text(content: &[ContentBlock]) -> Cow<'_, str> {
-    let lines = content.iter().filter_map(|block| match block {
-        ContentBlock::ToolAddition { tool_name } => Some(Cow::Owned(format!(
-            "The tool `{tool_name}` is now available."
-        ))),
-        ContentBlock::ToolRemoval { tool_name } => Some(Cow::Owned(format!(
-            "The tool `{tool_name}` is no longer available."
-        ))),
-        other => shown_text_of(other),
-    });
-    joined("\n", lines)
-}
-
-fn shown_text(content: &[ContentBlock]) -> Cow<'_, str> {
-    joined("\n", content.iter().filter_map(shown_text_of))
 }
 
 fn text_of(block: &ContentBlock) -> Option<Cow<'_, str>> {
@@ -361,73 +305,4 @@ fn reasoning_of(block: &ContentBlock) -> Option<Cow<'_, str>> {
         ContentBlock::Reasoning { text } => Some(Cow::Borrowed(text)),
         _ => None,
     }
-}
-
-/// Text, and a line for what has no text form.
-fn shown_text_of(block: &ContentBlock) -> Option<Cow<'_, str>> {
-    match block {
-        ContentBlock::Text { text } => Some(Cow::Borrowed(text)),
-        ContentBlock::File { attachment } => Some(Cow::Owned(format!(
-            "[file {}, {} bytes, {}]",
-            attachment.name, attachment.bytes, attachment.attachment_id
-        ))),
-        ContentBlock::Unknown(_) => {
-            let kind = block.block_type();
-            Some(Cow::Owned(format!(
-                "[content of type {kind} cannot be shown to this model]"
-            )))
-        }
-        _ => None,
-    }
-}
-
-/// The line that stands for a picture. It must never depend on anything but the block: it is part of a cached prefix.
-fn image_text(block: &ContentBlock) -> Option<Cow<'_, str>> {
-    let ContentBlock::Image {
-        attachment,
-        offloaded,
-    } = block
-    else {
-        return None;
-    };
-    let ImageAttachment {
-        attachment_id,
-        media_type,
-        bytes,
-        width,
-        height,
-        name,
-        ..
-    } = attachment;
-    let mut line = String::from("[image");
-    if let Some(name) = name {
-        line.push(' ');
-        line.push_str(name);
-    }
-    let state = if *offloaded {
-        "no longer in the context"
-    } else {
-        "not shown to this model"
-    };
-    write!(
-        line,
-        ", {media_type}, {width}×{height}, {bytes} bytes, {attachment_id}: {state}]"
-    )
-    .expect("BUG: writing to a string cannot fail");
-    Some(Cow::Owned(line))
-}
-
-/// The parts with `separator` between them. Empty parts are left out; a single part is not copied.
-fn joined<'a>(separator: &str, parts: impl Iterator<Item = Cow<'a, str>>) -> Cow<'a, str> {
-    let mut whole = Cow::Borrowed("");
-    for part in parts.filter(|part| !part.is_empty()) {
-        if whole.is_empty() {
-            whole = part;
-            continue;
-        }
-        let whole = whole.to_mut();
-        whole.push_str(separator);
-        whole.push_str(&part);
-    }
-    whole
 }

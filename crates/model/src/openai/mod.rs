@@ -1,12 +1,10 @@
-//! OpenAI-compatible chat completions, DeepSeek's included.
+//! OpenAI-compatible chat completions: OpenAI, DeepSeek, OpenRouter, Ollama, vLLM, llama.cpp and others.
 //!
-//! Three parts that do not know each other: [`encode`] turns a request into body bytes, [`decode`] turns the data of
-//! server-sent events into chunks, and `http` (feature `http`) carries both. Wire types never leave this module.
+//! [`encode`] turns a request into body bytes in a provider's [`dialect`], [`decode`] turns the data of server-sent events
+//! into chunks. Neither knows of the other or of the network; wire types never leave this module.
 
 pub(crate) mod decode;
+pub(crate) mod dialect;
 pub(crate) mod encode;
-pub(crate) mod failure;
-#[cfg(feature = "http")]
-mod headers;
-#[cfg(feature = "http")]
-pub(crate) mod http;
+mod replay;
+mod wire;

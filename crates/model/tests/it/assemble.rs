@@ -1,7 +1,7 @@
 //! What a stream amounts to.
 
 use offshoot_model::{
-    Assembled, Assembler, Chunk, ContentBlock, FinishReason, RawJson, ReplayState, Usage,
+    Assembled, Assembler, Chunk, ContentBlock, Failure, FinishReason, RawJson, ReplayState, Usage,
 };
 
 fn assembler(chunks: &[Chunk]) -> Assembler {
@@ -120,6 +120,7 @@ fn an_empty_stream_stops_with_nothing() {
             finish: FinishReason::Stop,
             usage: None,
             replay_state: None,
+            truncated_call: None,
         }
     );
 }
@@ -146,6 +147,7 @@ fn nothing_after_the_finish_counts() {
         finish: FinishReason::ToolCalls,
         usage: Some(usage),
         replay_state: None,
+        truncated_call: None,
     };
     assert_eq!(assembler(&chunks).finish(), expected);
 }
@@ -185,11 +187,16 @@ fn the_token_limit_drops_tool_calls_and_their_replay_entries() {
         ];
         assembler(&chunks).finish()
     };
+    let truncated = Failure::new(
+        "TRUNCATED_TOOL_CALL",
+        "the answer hit the token limit inside a call of the tool `ls`",
+    );
     let expected = |replay_state: Option<&str>| Assembled {
         content: vec![ContentBlock::text("a"), ContentBlock::text("b")],
         finish: FinishReason::MaxTokens,
         usage: None,
         replay_state: replay_state.map(state),
+        truncated_call: Some(truncated.clone()),
     };
     assert_eq!(
         with(r#"{"response":{"n":1.0},"blocks":[0,1,2,3]}"#),
@@ -205,6 +212,29 @@ fn the_token_limit_drops_tool_calls_and_their_replay_entries() {
         expected(Some(r#"{ "response":1 }"#)),
         "no entries"
     );
+}
+
+#[test]
+fn only_a_tool_call_that_the_token_limit_has_cut_is_a_failure() {
+    let truncated = |call: Chunk, reason: FinishReason| {
+        let chunks = [call, Chunk::finish(reason)];
+        assembler(&chunks).finish().truncated_call.is_some()
+    };
+    let cases = [
+        (end(0, tool("c", "{}")), FinishReason::MaxTokens, false),
+        (end(0, tool("c", r#"{"a"#)), FinishReason::MaxTokens, true),
+        (end(0, tool("c", "")), FinishReason::MaxTokens, true),
+        (
+            call(0, "c", Some("ls"), "{}"),
+            FinishReason::MaxTokens,
+            true,
+        ),
+        (end(0, tool("c", r#"{"a"#)), FinishReason::ToolCalls, false),
+        (text(0, "{"), FinishReason::MaxTokens, false),
+    ];
+    for (chunk, reason, expected) in cases {
+        assert_eq!(truncated(chunk.clone(), reason), expected, "{chunk:?}");
+    }
 }
 
 #[test]

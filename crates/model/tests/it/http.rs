@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use offshoot_model::{
     ApiKey, CallConfig, Chunk, ContentBlock, Dialect, Failure, FinishReason, Message,
-    MessageSource, Model, ModelRequest, OpenAiConfig, OpenAiError, OpenAiModel, Role,
+    MessageSource, Model, ModelRequest, OpenAiConfig, OpenAiModel, Role, SetupError,
     encode_request,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -344,14 +344,14 @@ async fn the_key_is_in_no_message_and_in_no_debug_output() {
 fn a_model_that_cannot_be_set_up_says_why() {
     let refused = |config| OpenAiModel::new(config).unwrap_err();
     let url = refused(config("not a url".into()));
-    assert!(matches!(&url, OpenAiError::InvalidBaseUrl { provider } if provider == "demo"));
+    assert!(matches!(&url, SetupError::InvalidBaseUrl { provider } if provider == "demo"));
     let credentials = refused(config("https://me:pass@localhost".into()));
-    assert!(matches!(credentials, OpenAiError::CredentialsInUrl { .. }));
+    assert!(matches!(credentials, SetupError::CredentialsInUrl { .. }));
     let key = OpenAiConfig {
         api_key: Some(ApiKey::new("two\nlines")),
         ..config("https://localhost".into())
     };
-    assert!(matches!(refused(key), OpenAiError::InvalidApiKey));
+    assert!(matches!(refused(key), SetupError::InvalidApiKey));
 }
 
 #[test]

@@ -3,12 +3,15 @@
 //! Behaviours follow `reference/agent.md` §2.9. The server runs on a thread and a runtime of its own, so that tests
 //! may be synchronous, asynchronous, or have their clock paused.
 
+mod behaviour;
+mod endpoint;
 mod gate;
+mod port;
 mod reply;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -26,12 +29,13 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use self::behaviour::Behaviour;
+pub use self::endpoint::Endpoint;
 pub use self::gate::{Gate, Gates};
+pub use self::port::ClosedPort;
 use self::reply::Ending;
 pub use self::reply::{Reply, ScriptedToolCall, Usage};
-use crate::transcript::{self, Rules};
-
-const PATHS: [&str; 2] = ["/chat/completions", "/v1/chat/completions"];
+use crate::transcript::{self, Rules, messages};
 
 /// How long [`ScriptedModelServer::wait_for_requests`] waits before it calls the test broken.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -85,17 +89,27 @@ impl CapturedRequest {
             Ok(body) => body,
             Err(error) => return vec![format!("the body is not JSON: {error}")],
         };
-        transcript::validate_with(&body["messages"], rules)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        match Endpoint::at(&self.path) {
+            Some(Endpoint::Messages) => {
+                let violations = messages::validate(&body);
+                let mut problems: Vec<_> = violations.iter().map(ToString::to_string).collect();
+                if self.header("anthropic-version").is_none() {
+                    problems.push("the header `anthropic-version` is missing".to_owned());
+                }
+                problems
+            }
+            _ => transcript::validate_with(&body["messages"], rules)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        }
     }
 }
 
 /// A model provider that answers from a script.
 ///
-/// `POST /chat/completions` and `POST /v1/chat/completions` take the next [`Reply`]; when there is none left they
-/// answer 500 and say so. Every request is kept, and checked by [`transcript`] when the server ends, by
+/// `POST /chat/completions` and `POST /messages`, both also behind `/v1`, take the next [`Reply`]; when there is none left
+/// they answer 500 and say so. Every request is kept, and checked by [`transcript`] when the server ends, by
 /// [`finish`](Self::finish) or by being dropped: a test that sent a broken transcript panics, whatever else it
 /// asserts. A test that means to send one says [`expect_invalid`](Self::expect_invalid).
 #[derive(Debug)]
@@ -129,13 +143,11 @@ impl ScriptedModelServer {
     /// # Panics
     /// If the loopback interface has no free port.
     pub fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bind a loopback port");
-        listener
-            .set_nonblocking(true)
-            .expect("make the listener non-blocking");
-        let address = listener
-            .local_addr()
-            .expect("a bound listener has an address");
+        ClosedPort::new().listen(replies)
+    }
+
+    fn on(port: ClosedPort, replies: impl IntoIterator<Item = Reply>) -> Self {
+        let address = port.address();
         let script = Script {
             replies: replies.into_iter().collect(),
             ..Script::default()
@@ -154,10 +166,11 @@ impl ScriptedModelServer {
             .fallback(answer)
             .with_state(Arc::clone(&shared));
         let stopped = stop.clone();
+        let (listens, listening) = std::sync::mpsc::channel();
         let thread = thread::spawn(move || {
             runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener)
-                    .expect("hand the listener to the runtime");
+                let listener = port.into_listener();
+                let _listens = listens.send(());
                 tokio::select! {
                     ended = axum::serve(listener, router).into_future() => {
                         ended.expect("accept connections");
@@ -167,6 +180,9 @@ impl ScriptedModelServer {
             });
             // Dropping the runtime drops stalled replies with their connections.
         });
+        listening
+            .recv()
+            .expect("the model server's thread has begun to listen");
         Self {
             address,
             shared,
@@ -176,7 +192,7 @@ impl ScriptedModelServer {
         }
     }
 
-    /// The URL to which a client adds `/chat/completions`.
+    /// The URL to which a client adds `/chat/completions`, or `/v1/messages`.
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -305,10 +321,11 @@ impl Shared {
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
-    if head.method != Method::POST || !PATHS.contains(&path.as_str()) {
+    let endpoint = Endpoint::at(&path).filter(|_| head.method == Method::POST);
+    let Some(endpoint) = endpoint else {
         let message = format!("the scripted model server knows no {} {path}", head.method);
         return (StatusCode::NOT_FOUND, failure(&message)).into_response();
-    }
+    };
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else {
         return (StatusCode::BAD_REQUEST, failure("the request broke off")).into_response();
     };
@@ -327,6 +344,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         headers,
         body,
     });
+    let reply = reply.asked_at(endpoint);
 
     if let Some(gate) = &reply.head_gate {
         gate.pass().await;
@@ -355,6 +373,9 @@ fn body_of(reply: Reply) -> Body {
             tokio::task::yield_now().await;
             if let Some(gate) = reply.gates.remove(&sent) {
                 gate.pass().await;
+            }
+            if let Some(pause) = reply.pause {
+                tokio::time::sleep(pause).await;
             }
             if let Some(chunk) = chunks.pop_front() {
                 return Some((Ok(chunk), (reply, chunks, sent + 1)));

@@ -1,10 +1,11 @@
 //! What the server answers: one value a request.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
 
+use super::endpoint::{Completion, Endpoint, Refusal, event};
 use super::gate::{Gate, Gates};
 
 /// A tool call that the scripted model makes.
@@ -37,6 +38,8 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// How many of the request's tokens came from a cache.
     pub cached_tokens: u64,
+    /// How many of the request's tokens went into a cache; only Messages say so.
+    pub cache_write_tokens: u64,
     /// How many of the answer's tokens were reasoning.
     pub reasoning_tokens: u64,
 }
@@ -48,6 +51,7 @@ impl Default for Usage {
             prompt_tokens: 17,
             completion_tokens: 5,
             cached_tokens: 3,
+            cache_write_tokens: 4,
             reasoning_tokens: 2,
         }
     }
@@ -56,7 +60,8 @@ impl Default for Usage {
 /// The answer to one request.
 ///
 /// A streamed reply is a list of chunks, each sent on its own; chunk numbers in this API count from 0 and include the
-/// final `[DONE]`. Clones share their gates.
+/// final `[DONE]`. How many chunks there are depends on the [`Endpoint`]: who counts them for Messages says so with
+/// [`at`](Self::at) before. Otherwise a reply is written for the endpoint that is asked. Clones share their gates.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub(super) status: u16,
@@ -65,6 +70,8 @@ pub struct Reply {
     pub(super) head_gate: Option<Gate>,
     pub(super) gates: BTreeMap<usize, Gate>,
     pub(super) ending: Ending,
+    pub(super) pause: Option<Duration>,
+    endpoint: Option<Endpoint>,
     content: Content,
     /// Only so many chunks are sent.
     cut: Option<usize>,
@@ -83,16 +90,7 @@ pub(super) enum Ending {
 enum Content {
     Completion(Completion),
     Chunks(Vec<Bytes>),
-}
-
-#[derive(Clone, Debug)]
-struct Completion {
-    reasoning: String,
-    text: String,
-    tool_calls: Vec<ScriptedToolCall>,
-    finish_reason: String,
-    usage: Option<Usage>,
-    done: bool,
+    Refusal(Refusal),
 }
 
 impl Reply {
@@ -136,6 +134,8 @@ impl Reply {
         };
         Self::streaming(Content::Completion(Completion {
             reasoning: reasoning.into(),
+            signature: "c2NyaXB0ZWQ=".to_owned(),
+            redacted: None,
             text: text.into(),
             tool_calls,
             finish_reason: finish_reason.to_owned(),
@@ -196,7 +196,7 @@ impl Reply {
 
     /// 429, with `Retry-After` in seconds if given.
     pub fn rate_limited(retry_after: Option<u64>) -> Self {
-        let reply = error(429, "rate_limit_error", "Too many requests, slow down.");
+        let reply = Self::refusal(Refusal::RateLimit);
         match retry_after {
             Some(seconds) => reply.header("retry-after", seconds.to_string()),
             None => reply,
@@ -205,40 +205,46 @@ impl Reply {
 
     /// 500.
     pub fn server_error() -> Self {
-        error(500, "server_error", "Something broke on this side.")
+        Self::refusal(Refusal::Server)
     }
 
     /// 503.
     pub fn service_unavailable() -> Self {
-        error(503, "service_unavailable", "Overloaded, try again later.")
+        Self::refusal(Refusal::Unavailable)
+    }
+
+    /// 529, as Anthropic says that it is overloaded.
+    pub fn overloaded() -> Self {
+        Self::refusal(Refusal::Overloaded)
     }
 
     /// 401.
     pub fn unauthorized() -> Self {
-        error(401, "authentication_error", "The API key is not valid.")
+        Self::refusal(Refusal::Unauthorized)
     }
 
     /// 400, for no particular reason.
     pub fn invalid_request() -> Self {
-        error(400, "invalid_request_error", "The request makes no sense.")
+        Self::refusal(Refusal::Invalid)
     }
 
     /// 400, because the conversation is too long.
     pub fn context_overflow() -> Self {
-        error(
-            400,
-            "context_length_exceeded",
-            "This model's maximum context length is 1000 tokens, but the messages have 1001 tokens.",
-        )
+        Self::refusal(Refusal::ContextOverflow)
     }
 
-    /// 402, because the account is empty.
+    /// 402, or with Messages 400, because the account is empty.
     pub fn quota_exceeded() -> Self {
-        error(
-            402,
-            "insufficient_quota",
-            "Insufficient balance: the quota is used up.",
-        )
+        Self::refusal(Refusal::Quota)
+    }
+
+    fn refusal(refusal: Refusal) -> Self {
+        let (status, _) = Endpoint::ChatCompletions.refusal(refusal);
+        Self {
+            status,
+            ..Self::streaming(Content::Refusal(refusal))
+        }
+        .content_type("application/json")
     }
 
     fn streaming(content: Content) -> Self {
@@ -249,6 +255,8 @@ impl Reply {
             head_gate: None,
             gates: BTreeMap::new(),
             ending: Ending::Complete,
+            pause: None,
+            endpoint: None,
             content,
             cut: None,
         }
@@ -299,11 +307,56 @@ impl Reply {
         self
     }
 
+    /// Signs the reasoning with this; only Messages say it.
+    ///
+    /// # Panics
+    /// If this reply is not a completion.
+    #[must_use]
+    pub fn signature(mut self, signature: impl Into<String>) -> Self {
+        self.completion_mut("signature").signature = signature.into();
+        self
+    }
+
+    /// Has thinking behind the reasoning that only its maker can read; only Messages have it.
+    ///
+    /// # Panics
+    /// If this reply is not a completion.
+    #[must_use]
+    pub fn redacted_thinking(mut self, data: impl Into<String>) -> Self {
+        self.completion_mut("thinking").redacted = Some(data.into());
+        self
+    }
+
     fn completion_mut(&mut self, what: &str) -> &mut Completion {
         match &mut self.content {
             Content::Completion(completion) => completion,
-            Content::Chunks(_) => panic!("only a completion has a {what}"),
+            Content::Chunks(_) | Content::Refusal(_) => panic!("only a completion has a {what}"),
         }
+    }
+
+    /// Writes the reply for this endpoint, whichever is asked.
+    #[must_use]
+    pub fn at(mut self, endpoint: Endpoint) -> Self {
+        self.endpoint = Some(endpoint);
+        if let Content::Refusal(refusal) = self.content {
+            self.status = endpoint.refusal(refusal).0;
+        }
+        self
+    }
+
+    /// The reply as the endpoint that is asked gives it.
+    pub(super) fn asked_at(self, endpoint: Endpoint) -> Self {
+        match self.endpoint {
+            Some(_) => self,
+            None => self.at(endpoint),
+        }
+    }
+
+    /// Waits before each chunk, in real time.
+    #[must_use]
+    pub fn paced(mut self, pause: Duration) -> Self {
+        self.pause = Some(pause);
+        self
     }
 
     /// Ends the body properly after `chunks` chunks.
@@ -333,6 +386,13 @@ impl Reply {
         (self, gate)
     }
 
+    /// Goes silent after `chunks` chunks, until the client goes away or the server ends.
+    #[must_use]
+    pub fn stalled_after(self, chunks: usize) -> Self {
+        let (reply, _never_released) = self.stall_after(chunks);
+        reply
+    }
+
     /// Sends nothing, not even the status, until the gate is released.
     #[must_use]
     pub fn hold_head(mut self) -> (Self, Gate) {
@@ -351,101 +411,17 @@ impl Reply {
 
     /// The chunks of the body, exactly as they are sent.
     pub fn chunks(&self) -> Vec<Bytes> {
+        let endpoint = self.endpoint.unwrap_or(Endpoint::ChatCompletions);
         let mut chunks = match &self.content {
-            Content::Completion(completion) => completion.chunks(),
+            Content::Completion(completion) => endpoint.completion(completion),
             Content::Chunks(chunks) => chunks.clone(),
+            Content::Refusal(refusal) => {
+                vec![endpoint.refusal(*refusal).1.to_string().into()]
+            }
         };
         if let Some(cut) = self.cut {
             chunks.truncate(cut);
         }
         chunks
     }
-}
-
-impl Completion {
-    fn chunks(&self) -> Vec<Bytes> {
-        let mut chunks = vec![delta(json!({ "role": "assistant", "content": "" }))];
-        for piece in self.reasoning.split_inclusive(' ') {
-            chunks.push(delta(json!({ "reasoning_content": piece })));
-        }
-        for piece in self.text.split_inclusive(' ') {
-            chunks.push(delta(json!({ "content": piece })));
-        }
-        for (index, call) in self.tool_calls.iter().enumerate() {
-            chunks.push(delta(json!({ "tool_calls": [{
-                "index": index,
-                "id": call.id,
-                "type": "function",
-                "function": { "name": call.name, "arguments": "" },
-            }] })));
-            // In two pieces, because a client that only reads one would otherwise pass.
-            let (first, second) = call.arguments.split_at(middle(&call.arguments));
-            for piece in [first, second]
-                .into_iter()
-                .filter(|piece| !piece.is_empty())
-            {
-                chunks.push(delta(json!({ "tool_calls": [{
-                    "index": index,
-                    "function": { "arguments": piece },
-                }] })));
-            }
-        }
-        chunks.push(chunk(json!([
-            { "index": 0, "delta": {}, "finish_reason": self.finish_reason }
-        ])));
-        if let Some(usage) = self.usage {
-            chunks.push(usage_chunk(usage));
-        }
-        if self.done {
-            chunks.push(event("[DONE]"));
-        }
-        chunks
-    }
-}
-
-fn middle(text: &str) -> usize {
-    let mut at = text.len() / 2;
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    at
-}
-
-fn delta(delta: Value) -> Bytes {
-    chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null }]))
-}
-
-fn chunk(choices: Value) -> Bytes {
-    event(&envelope(choices).to_string())
-}
-
-fn usage_chunk(usage: Usage) -> Bytes {
-    let mut body = envelope(json!([]));
-    body["usage"] = json!({
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
-        "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
-    });
-    event(&body.to_string())
-}
-
-fn envelope(choices: Value) -> Value {
-    json!({
-        "id": "scripted",
-        "object": "chat.completion.chunk",
-        "created": 0,
-        "model": "scripted-model",
-        "choices": choices,
-    })
-}
-
-fn event(data: &str) -> Bytes {
-    Bytes::from(format!("data: {data}\n\n"))
-}
-
-fn error(status: u16, code: &str, message: &str) -> Reply {
-    let body = json!({ "error": { "message": message, "type": code, "code": code } });
-    Reply::status(status, body.to_string())
 }

@@ -4,6 +4,8 @@
 mod client;
 mod command;
 mod home;
+mod messages_broken;
+mod messages_replies;
 mod replies;
 mod server;
 mod transcript;

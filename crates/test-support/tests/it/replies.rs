@@ -112,6 +112,7 @@ fn finish_reason_and_usage_can_be_chosen() {
         completion_tokens: 20,
         cached_tokens: 60,
         reasoning_tokens: 0,
+        ..Usage::default()
     };
     let reply = Reply::empty_completion()
         .finish_reason("length")
