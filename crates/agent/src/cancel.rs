@@ -35,6 +35,11 @@ impl Cancel {
             .then(|| self.cause.get().cloned().unwrap_or(CancelCause::User))
     }
 
+    /// Waits until it is cancelled.
+    pub async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
     pub(crate) const fn token(&self) -> &CancellationToken {
         &self.token
     }

@@ -1,12 +1,9 @@
-//! The driver: turns and steps over exactly one live session (`reference/agent.md` §1.4 and §1.5, V4).
-//!
-//! The order of events is the product: `turn/start`, the claims, `step/start`, the step, `step/end`, and so on until nobody
-//! has anything to add, then `turn/end`. A step that fails answers its calls before it ends, whatever failed.
+//! The driver: what runs turns over exactly one live session, and how they can come out.
 
 use std::sync::Arc;
 
 use offshoot_model::{CallConfig, Failure, Model, Usage};
-use offshoot_session::{EventDraft, EventKind, LiveSession, LogOffset, StepRef};
+use offshoot_session::{EventDraft, LiveSession, StepRef};
 use offshoot_tool_api::{Spill, ToolRegistry};
 
 use crate::AgentError;
@@ -15,10 +12,11 @@ use crate::approver::Approver;
 use crate::cancel::Cancel;
 use crate::core::{Core, Route};
 use crate::env::Env;
-use crate::events::{CancelCause, Header, Step, TurnEnd, TurnEndReason, TurnStart, logged, read};
-use crate::hooks::{AgentHook, HookError, PreStep, StepContext};
-use crate::inbox::{self, InboxTarget, Input};
-use crate::notices::Notice;
+use crate::events::{CancelCause, Header, TurnEndReason};
+use crate::hooks::{AgentHook, HookError, StepContext};
+use crate::inbox::{self, InboxTarget};
+use crate::input::Input;
+use crate::phase::TurnWent;
 use crate::recorder::Recorder;
 use crate::service::Attached;
 use crate::setup::{AgentConfig, AgentSetup};
@@ -52,9 +50,39 @@ pub struct Driver {
     pub(crate) header: Option<Header>,
     /// The surface's generation at the last request, or when the agent was attached.
     pub(crate) generation: u64,
+    /// Somebody who joined in the step wants its request to begin a new series.
+    pub(crate) series: bool,
     pub(crate) usage: Option<Usage>,
     /// The answer that is coming in: whoever drops the future of a run leaves it here.
     pub(crate) listening: Option<Answer>,
+    /// Why the open turn has ended although the log does not say so yet.
+    pub(crate) unfinished: Option<TurnEndReason>,
+}
+
+/// How an agent's turn came out: what the log says of it, if it has its end, and what kept the driver from going on.
+#[derive(Debug)]
+pub(crate) struct TurnOutcome {
+    pub(crate) report: Option<TurnReport>,
+    pub(crate) error: Option<AgentError>,
+}
+
+impl TurnOutcome {
+    pub(crate) fn went(&self) -> TurnWent {
+        match &self.report {
+            Some(report) if self.error.is_none() && report.reason.goes_on() => TurnWent::Well,
+            _ => TurnWent::Otherwise,
+        }
+    }
+}
+
+impl From<AgentError> for TurnOutcome {
+    /// There was no turn.
+    fn from(error: AgentError) -> Self {
+        Self {
+            report: None,
+            error: Some(error),
+        }
+    }
 }
 
 /// How a step came out, if it did not fail.
@@ -77,6 +105,45 @@ pub(crate) enum StepFailure {
     Model(Failure),
     /// The driver itself cannot go on.
     Driver(AgentError),
+    /// The step could not even be closed in the log.
+    Unclosed(Box<Self>, AgentError),
+}
+
+impl StepFailure {
+    /// This, when the log has then refused what had come of the step.
+    pub(crate) fn and_refused(self, refused: AgentError) -> Self {
+        let told = match &self {
+            Self::Model(failure) => AgentError::Unsettled {
+                failure: Box::new(failure.clone()),
+                refused: Box::new(refused),
+            },
+            _ => refused,
+        };
+        Self::Unclosed(Box::new(self), told)
+    }
+
+    /// What the log says of a turn that ends so, and what somebody has to be told besides.
+    pub(crate) fn into_ending(self, cancel: &Cancel) -> (TurnEndReason, Option<AgentError>) {
+        let (reason, error) = match self {
+            Self::Cancelled => (aborted(cancel), None),
+            Self::Model(error) => (TurnEndReason::Error { error }, None),
+            Self::Driver(error) => {
+                let failure = Failure::new(offshoot_model::codes::UNKNOWN, error.to_string());
+                (TurnEndReason::Error { error: failure }, Some(error))
+            }
+            Self::Unclosed(first, then) => {
+                let (reason, error) = first.into_ending(cancel);
+                let error = match error {
+                    Some(error) => error.then(Some(then)),
+                    None => then,
+                };
+                (reason, Some(error))
+            }
+        };
+        // Whatever the model or a hook says of work that we have ended ourselves.
+        let reason = cancel.cause().map_or(reason, |_| aborted(cancel));
+        (reason, error)
+    }
 }
 
 impl From<HookError> for StepFailure {
@@ -99,6 +166,7 @@ impl Driver {
             live,
             writer,
             recording,
+            registry: _,
         } = attached;
         let AgentSetup {
             model,
@@ -126,6 +194,8 @@ impl Driver {
             call: config.call.clone(),
         };
         let core = Core::new(recorder.clone(), live, env.clone(), observer, route);
+        // A log that refuses this refuses the next turn as well, and that is where it is said.
+        let _refused = inbox::put_back_interrupted(&core);
         Self {
             core: Arc::new(core),
             session,
@@ -139,8 +209,10 @@ impl Driver {
             spill,
             header: None,
             generation,
+            series: false,
             usage: None,
             listening: None,
+            unfinished: None,
         }
     }
 
@@ -161,7 +233,9 @@ impl Driver {
         }
         self.check_continuable()?;
         let input = Input::user(self.env.fresh_id(), text);
-        inbox::insert(&self.session, InboxTarget::NextTurn, &input, self.env.now())
+        let inserted = inbox::insert(&self.core, InboxTarget::NextTurn, &input);
+        self.core.feed.deliver();
+        inserted
     }
 
     /// Calls another model, or the same one otherwise, from the next request on.
@@ -191,233 +265,11 @@ impl Driver {
         self.recorder.flush_blocking()
     }
 
-    /// Runs turns until no input waits, or one does not complete; then the rest of the input stays where it is. Cancelling
-    /// drops it.
-    ///
-    /// Whoever drops the future abandons the turn: its tools are told, and the next run closes it in the log.
-    ///
-    /// # Errors
-    /// Storage or the log failed; the turn was ended in the log as far as that was still possible. Or the conversation
-    /// cannot go on, or its pending input is damaged; then nothing was written.
-    pub async fn run(&mut self, cancel: &Cancel) -> Result<Vec<TurnReport>, AgentError> {
-        self.check_continuable()?;
-        self.close_abandoned_turn().await?;
-        let mut reports = Vec::new();
-        while self.has_input()? {
-            let report = self.turn(cancel).await?;
-            let cancelled = matches!(report.reason, TurnEndReason::Aborted { .. });
-            let goes_on = matches!(
-                report.reason,
-                TurnEndReason::Completed | TurnEndReason::MaxTokens
-            );
-            reports.push(report);
-            if cancelled {
-                inbox::clear(&self.session, self.env.now())?;
-                self.recorder.flush().await?;
-            }
-            if !goes_on {
-                break;
-            }
-        }
-        Ok(reports)
-    }
-
-    fn check_continuable(&self) -> Result<(), AgentError> {
-        Ok(self.session.log().continuable()?)
-    }
-
-    fn has_input(&self) -> Result<bool, AgentError> {
-        let log = self.session.log();
-        let input = log.pending_input();
-        match input.damage() {
-            Some(seq) => Err(AgentError::Inbox(seq)),
-            None => Ok(!input.is_empty()),
-        }
-    }
-
-    /// Nobody would read a log in which a turn starts inside another.
-    async fn close_abandoned_turn(&mut self) -> Result<(), AgentError> {
-        let log = self.session.log();
-        let Some(turn) = log.open_tail().turn() else {
-            return Ok(());
-        };
-        if let Some(step) = log.open_tail().step() {
-            self.settle_abandoned_answer(step)?;
-            self.end_step(step)?;
-        }
-        let reason = TurnEndReason::Aborted {
-            reason: CancelCause::Disposed,
-        };
-        self.end_turn(turn, &reason)?;
-        self.recorder.flush().await
-    }
-
-    /// One turn of an agent: also without input, which somebody may have taken back.
-    pub(crate) async fn next_turn(&mut self, cancel: &Cancel) -> Result<TurnReport, AgentError> {
-        self.check_continuable()?;
-        self.close_abandoned_turn().await?;
-        self.turn(cancel).await
-    }
-
-    async fn turn(&mut self, cancel: &Cancel) -> Result<TurnReport, AgentError> {
-        let (turn, start) = {
-            let log = self.session.log();
-            (log.last_turn() + 1, log.end())
-        };
-        self.usage = None;
-        self.append(logged(EventKind::TurnStart, &TurnStart { turn }))?;
-        let (reason, failure) = match self.steps(turn, cancel).await {
-            Ok(reason) => (reason, None),
-            Err(StepFailure::Cancelled) => (aborted(cancel), None),
-            // Whatever the model says of a call that we have ended ourselves.
-            Err(StepFailure::Model(_)) if cancel.cause().is_some() => (aborted(cancel), None),
-            Err(StepFailure::Model(error)) => (TurnEndReason::Error { error }, None),
-            Err(StepFailure::Driver(error)) => {
-                let code = offshoot_model::codes::UNKNOWN;
-                let reason = TurnEndReason::Error {
-                    error: Failure::new(code, error.to_string()),
-                };
-                (reason, Some(error))
-            }
-        };
-        self.end_turn(turn, &reason)?;
-        let flushed = self.recorder.flush().await;
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        flushed?;
-        Ok(TurnReport {
-            turn,
-            reason,
-            text: self.last_text(start),
-            usage: self.usage,
-        })
-    }
-
-    async fn steps(&mut self, turn: u64, cancel: &Cancel) -> Result<TurnEndReason, StepFailure> {
-        let mut cut_off = false;
-        let mut ended = false;
-        for step in 1.. {
-            check(cancel)?;
-            let at = StepRef { turn, step };
-            let entering = self.claim(at)?;
-            let Some(entering) = self.pre_step(at, entering, cancel).await? else {
-                return Ok(TurnEndReason::Blocked);
-            };
-            check(cancel)?;
-            if entering.is_empty() && (ended || step == 1) {
-                break;
-            }
-            self.append(logged(EventKind::StepStart, &Step::from(at)))?;
-            let result = self.step(at, &entering, cancel).await;
-            self.end_step(at)?;
-            let ending = result?;
-            cut_off |= ending == StepEnding::MaxTokens;
-            ended = ending != StepEnding::Continue;
-            check(cancel)?;
-            if ended && !self.goes_on(at, cancel).await? {
-                break;
-            }
-        }
-        Ok(if cut_off {
-            TurnEndReason::MaxTokens
-        } else {
-            TurnEndReason::Completed
-        })
-    }
-
-    fn claim(&self, at: StepRef) -> Result<Vec<Input>, AgentError> {
-        let claimed = inbox::claim(&self.session, at.step == 1, self.env.now())?;
-        for input in &claimed {
-            self.core.notify(&Notice::Claimed {
-                message: input.id(),
-                turn: at.turn,
-            });
-        }
-        Ok(claimed)
-    }
-
-    /// What enters the step; `None` if a hook does not let it begin.
-    async fn pre_step(
-        &self,
-        at: StepRef,
-        claimed: Vec<Input>,
-        cancel: &Cancel,
-    ) -> Result<Option<Vec<Input>>, StepFailure> {
-        let mut entering = claimed;
-        // A step that nobody asked for does not begin because the world has changed.
-        if !entering.is_empty() || at.step > 1 {
-            entering.extend(self.runtime_context());
-        }
-        for hook in &self.hooks {
-            let decision = hook
-                .pre_step(&self.hook_context(at, cancel), entering)
-                .await?;
-            match decision {
-                PreStep::Enter { messages, .. } => entering = messages,
-                PreStep::Reject => return Ok(None),
-            }
-        }
-        Ok(Some(entering))
-    }
-
-    /// Whether there is another step although the model has no more to do.
-    async fn goes_on(&self, at: StepRef, cancel: &Cancel) -> Result<bool, StepFailure> {
-        let waits = || !self.session.log().pending_input().next_step().is_empty();
-        if waits() {
-            return Ok(true);
-        }
-        for hook in &self.hooks {
-            for input in hook.turn_stopping(&self.hook_context(at, cancel)).await? {
-                let target = InboxTarget::NextStep;
-                inbox::insert(&self.session, target, &input, self.env.now())?;
-            }
-        }
-        check(cancel)?;
-        Ok(waits())
-    }
-
-    /// A step is never closed with a call unanswered: no provider would accept the conversation afterwards.
-    fn end_step(&self, at: StepRef) -> Result<(), AgentError> {
-        let now = self.env.now();
-        let mut session = self.session.lock();
-        session.answer_pending(now)?;
-        session.append(logged(EventKind::StepEnd, &Step::from(at)), now)?;
-        Ok(())
-    }
-
-    fn end_turn(&self, turn: u64, reason: &TurnEndReason) -> Result<(), AgentError> {
-        self.append(logged(EventKind::TurnEnd, &TurnEnd { turn, reason }))?;
-        Ok(())
-    }
-
     pub(crate) fn append(
         &self,
         draft: EventDraft,
     ) -> Result<Arc<offshoot_session::Event>, AgentError> {
         Ok(self.session.append(draft, self.env.now())?)
-    }
-
-    /// The text of the last message of the model behind an offset.
-    fn last_text(&self, from: LogOffset) -> String {
-        #[derive(serde::Deserialize)]
-        struct Stored {
-            message: offshoot_model::Message,
-        }
-        let log = self.session.log();
-        let last = log
-            .events_from(from)
-            .filter(|event| *event.kind() == EventKind::AssistantMessage)
-            .last()
-            .and_then(|event| read::<Stored>(event));
-        let blocks = last
-            .map(|stored| stored.message.content)
-            .unwrap_or_default();
-        let texts = blocks.into_iter().filter_map(|block| match block {
-            offshoot_model::ContentBlock::Text { text } => Some(text),
-            _ => None,
-        });
-        texts.collect::<Vec<_>>().join("\n\n")
     }
 }
 
@@ -432,6 +284,12 @@ pub(crate) fn check(cancel: &Cancel) -> Result<(), StepFailure> {
 fn aborted(cancel: &Cancel) -> TurnEndReason {
     let reason = cancel.cause().unwrap_or(CancelCause::User);
     TurnEndReason::Aborted { reason }
+}
+
+impl TurnReport {
+    pub(crate) const fn is_aborted(&self) -> bool {
+        matches!(self.reason, TurnEndReason::Aborted { .. })
+    }
 }
 
 impl std::fmt::Debug for Driver {

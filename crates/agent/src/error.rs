@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use offshoot_model::Failure;
 use offshoot_session::{
     ForkError, LogError, NotContinuable, SeedError, Seq, SessionId, StoreError as LiveError,
 };
@@ -19,7 +20,7 @@ pub enum AgentError {
     Store(#[from] Arc<StoreError>),
     /// The session cannot be in memory.
     #[error(transparent)]
-    Live(#[from] LiveError),
+    InMemory(#[from] LiveError),
     /// A fork is not possible.
     #[error(transparent)]
     Fork(#[from] ForkError),
@@ -48,6 +49,37 @@ pub enum AgentError {
     /// A message without text. No provider accepts one.
     #[error("a message needs text")]
     EmptyMessage,
+    /// A message that waits already.
+    #[error("message `{0}` is already pending")]
+    AlreadyPending(String),
+    /// A message that was said already.
+    #[error("message `{0}` is already part of the conversation")]
+    AlreadySaid(String),
+    /// The session is open here, so that nobody else may open it.
+    #[error("session `{0}` is open in this process")]
+    Live(SessionId),
+    /// The agent was disposed of.
+    #[error("the agent of `{0}` was disposed of")]
+    Disposed(SessionId),
+    /// Something that a turn calls ended in a panic.
+    #[error("the turn ended unexpectedly: {0}")]
+    Panicked(String),
+    /// The model failed, and then the log refused what had come of its answer, or the end of the step.
+    #[error("the model failed ({}), and then the log could not be completed: {refused}", .failure.message)]
+    Unsettled {
+        /// What the model failed of.
+        failure: Box<Failure>,
+        /// Why the log does not say so.
+        refused: Box<Self>,
+    },
+    /// One thing went wrong, and then another while that was dealt with.
+    #[error("{first}; then: {then}")]
+    Both {
+        /// What went wrong.
+        first: Box<Self>,
+        /// What went wrong because of it, or in spite of it.
+        then: Box<Self>,
+    },
     /// Work outside of turns was asked for while something else is going on.
     #[error("the agent of `{0}` already has active work")]
     Busy(SessionId),
@@ -63,16 +95,34 @@ impl AgentError {
         match self {
             Self::Log(error) => error.code(),
             Self::Store(error) => error.code(),
-            Self::Live(error) => error.code(),
+            Self::InMemory(error) => error.code(),
             Self::Fork(error) => error.code(),
             Self::Seed(_) => "INVALID_SEED",
             Self::Request(error) => error.code(),
             Self::Inbox(_) => "INVALID_INBOX",
             Self::NotContinuable(error) => error.code(),
             Self::StillStreaming { .. } => "STILL_STREAMING",
+            Self::AlreadyPending(_) => "MESSAGE_PENDING",
+            Self::AlreadySaid(_) => "MESSAGE_SAID",
+            Self::Live(_) => "SESSION_LIVE",
+            Self::Disposed(_) => "AGENT_DISPOSED",
+            Self::Panicked(_) => "PANICKED",
+            Self::Unsettled { refused, .. } => refused.code(),
+            Self::Both { first, .. } => first.code(),
             Self::Busy(_) => "BUSY",
             Self::EmptyMessage => "EMPTY_MESSAGE",
             Self::Worker(_) => "STORAGE_THREAD_FAILED",
+        }
+    }
+
+    /// This, and what went wrong after it.
+    pub(crate) fn then(self, then: Option<Self>) -> Self {
+        match then {
+            None => self,
+            Some(then) => Self::Both {
+                first: Box::new(self),
+                then: Box::new(then),
+            },
         }
     }
 
@@ -81,6 +131,8 @@ impl AgentError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => error.hint(),
+            Self::Unsettled { refused, .. } => refused.hint(),
+            Self::Both { first, then } => first.hint().or_else(|| then.hint()),
             Self::Request(error) => error.hint(),
             Self::StillStreaming { last, .. } => Some(format!(
                 "fork it at {last}, or wait until the answer is there"

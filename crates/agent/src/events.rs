@@ -80,6 +80,11 @@ pub enum TurnEndReason {
 }
 
 impl TurnEndReason {
+    /// Whether the next turn may follow by itself.
+    pub(crate) const fn goes_on(&self) -> bool {
+        matches!(self, Self::Completed | Self::MaxTokens)
+    }
+
     /// The kind as it is stored.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

@@ -11,7 +11,7 @@ use offshoot_session::{LiveSession, StepRef};
 use offshoot_tool_api::{Effects, ToolError, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
-use crate::inbox::Input;
+use crate::input::Input;
 
 /// Something that joins in a turn. Every question has an answer by default: nothing is changed.
 #[async_trait]

@@ -1,14 +1,21 @@
 //! The durable inbox: input waits in the log until a turn claims it (`reference/agent.md` §1.2).
+//!
+//! There are two lists, and every change of one is an event. What the lists hold is folded from those events, so a change
+//! that the log refuses has not happened. A fork starts with empty lists; a session that is opened again with what it had.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use offshoot_model::{ContentBlock, Message, MessageSource, Role};
-use offshoot_session::{EventKind, LiveSession, Session};
+use offshoot_session::{
+    Body, Event, EventKind, EventLog, LogOffset, PendingInput, Session, StepRef,
+};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::AgentError;
-use crate::events::{InboxSpliced, logged, row_text};
+use crate::core::Core;
+use crate::events::{InboxSpliced, logged, read};
+use crate::input::Input;
+use crate::notices::Notice;
 
 /// Where input waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,170 +27,379 @@ pub enum InboxTarget {
 }
 
 impl InboxTarget {
+    /// In the order in which they are claimed and cleared.
+    const BOTH: [Self; 2] = [Self::NextStep, Self::NextTurn];
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::NextTurn => "next-turn",
             Self::NextStep => "next-step",
         }
     }
-}
 
-/// A message that joins a conversation: what a person or another part of the program has to say.
-///
-/// It is the text that the log will hold: nothing of it is written anew when it is claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
-    id: String,
-    text: Arc<str>,
-}
-
-impl Input {
-    /// What a person says.
-    #[must_use]
-    pub fn user(id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::blocks(id, vec![ContentBlock::text(text)], MessageSource::user())
-    }
-
-    /// Blocks from somebody.
-    #[must_use]
-    pub fn blocks(
-        id: impl Into<String>,
-        content: Vec<ContentBlock>,
-        source: MessageSource,
-    ) -> Self {
-        let message = Message {
-            id: id.into(),
-            role: Role::User,
-            content,
-            tool_call_id: None,
-            is_error: None,
-            source,
-        };
-        Self {
-            text: row_text(&message).get().into(),
-            id: message.id,
+    fn list(self, pending: &PendingInput) -> &[Arc<str>] {
+        match self {
+            Self::NextTurn => pending.next_turn(),
+            Self::NextStep => pending.next_step(),
         }
     }
+}
 
-    /// A message as the log has it.
-    pub(crate) fn stored(text: Arc<str>) -> Self {
-        #[derive(Deserialize)]
-        struct Named {
-            id: String,
-        }
-        let id = serde_json::from_str::<Named>(&text)
-            .map(|named| named.id)
-            .unwrap_or_default();
-        Self { id, text }
-    }
+/// What waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// For the next step. All of it is claimed at once.
+    pub next_step: Vec<Input>,
+    /// For the next turn. Every turn claims the first.
+    pub next_turn: Vec<Input>,
+}
 
-    /// Its id, unlike that of any other message of its log.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The JSON text of the message.
-    #[must_use]
-    pub fn json(&self) -> &str {
-        &self.text
-    }
-
-    pub(crate) fn raw(&self) -> Box<RawValue> {
-        RawValue::from_string(self.text.to_string())
-            .expect("BUG: it was JSON when it was made or read")
-    }
+/// Everything that waits.
+pub(crate) fn pending(log: &EventLog) -> Result<Pending, AgentError> {
+    let waiting = sound(log)?;
+    let inputs = |texts: &[Arc<str>]| texts.iter().cloned().map(Input::stored).collect();
+    Ok(Pending {
+        next_step: inputs(waiting.next_step()),
+        next_turn: inputs(waiting.next_turn()),
+    })
 }
 
 /// Adds a message at the end of a list.
-pub(crate) fn insert(
-    session: &LiveSession,
+pub(crate) fn insert(core: &Core, target: InboxTarget, input: &Input) -> Result<(), AgentError> {
+    let mut session = core.session.lock();
+    let end = target.list(sound(session.log())?).len();
+    let change = Change::insertion(target, end, vec![input.clone()]);
+    change.make(core, &mut session)
+}
+
+/// Replaces a stretch of a list, by the rules of a JavaScript splice: a negative start counts from the end, and whatever
+/// points beyond an end means that end. Returns what was removed. A splice that would do nothing is not logged.
+pub(crate) fn splice(
+    core: &Core,
     target: InboxTarget,
-    input: &Input,
-    now: i64,
-) -> Result<(), AgentError> {
-    let mut session = session.lock();
-    let pending = session.log().pending_input();
-    if let Some(seq) = pending.damage() {
-        return Err(AgentError::Inbox(seq));
-    }
-    let start = match target {
-        InboxTarget::NextTurn => pending.next_turn().len(),
-        InboxTarget::NextStep => pending.next_step().len(),
+    start: isize,
+    remove: usize,
+    inserted: Vec<Input>,
+) -> Result<Vec<Input>, AgentError> {
+    let mut session = core.session.lock();
+    let list = target.list(sound(session.log())?);
+    let start = if start < 0 {
+        list.len().saturating_sub(start.unsigned_abs())
+    } else {
+        list.len().min(start.unsigned_abs())
     };
-    splice(&mut session, target, start, 0, &[input.raw()], now)
+    let end = start.saturating_add(remove).min(list.len());
+    let removed = list[start..end].iter().cloned().map(Input::stored);
+    let change = Change {
+        target,
+        start,
+        removed: removed.collect(),
+        inserted,
+    };
+    let removed = change.removed.clone();
+    change.make(core, &mut session)?;
+    Ok(removed)
+}
+
+/// Puts another message, or none, in the place of the one with this id, whichever list it is in. Returns that one; `None`
+/// if it does not wait any more, and then nothing has changed.
+pub(crate) fn replace(
+    core: &Core,
+    id: &str,
+    replacement: Option<Input>,
+) -> Result<Option<Input>, AgentError> {
+    let mut session = core.session.lock();
+    let waiting = sound(session.log())?;
+    let found = InboxTarget::BOTH.into_iter().find_map(|target| {
+        let mut inputs = target.list(waiting).iter().cloned().map(Input::stored);
+        let at = inputs.position(|input| input.id() == id)?;
+        Some((
+            target,
+            at,
+            Input::stored(Arc::clone(&target.list(waiting)[at])),
+        ))
+    });
+    let Some((target, start, old)) = found else {
+        return Ok(None);
+    };
+    let change = Change {
+        target,
+        start,
+        removed: vec![old.clone()],
+        inserted: replacement.into_iter().collect(),
+    };
+    change.make(core, &mut session)?;
+    Ok(Some(old))
+}
+
+/// Which of the waiting messages are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clear {
+    Everything,
+    /// All but those that are kept.
+    NotKept,
+}
+
+/// Drops what waits, as cancelled: first what waits for a step, then what waits for a turn.
+pub(crate) fn clear(core: &Core, what: Clear) -> Result<(), AgentError> {
+    let mut session = core.session.lock();
+    for target in InboxTarget::BOTH {
+        let list = target.list(session.log().pending_input());
+        let mut runs: Vec<Vec<Input>> = vec![Vec::new()];
+        for input in list.iter().cloned().map(Input::stored) {
+            let stays = what == Clear::NotKept && input.is_kept();
+            match runs.last_mut() {
+                Some(run) if !stays => run.push(input),
+                _ => runs.push(Vec::new()),
+            }
+        }
+        // The n-th run stands behind the n messages that stay.
+        for (start, removed) in runs.into_iter().enumerate() {
+            let change = Change {
+                target,
+                start,
+                removed,
+                inserted: Vec::new(),
+            };
+            change.make(core, &mut session)?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes what a step may claim: everything that waits for a step, then, at the start of a turn, one message that waits for
 /// a turn. Each list is claimed by one splice.
-pub(crate) fn claim(
-    session: &LiveSession,
-    turn_starts: bool,
-    now: i64,
-) -> Result<Vec<Input>, AgentError> {
-    let mut session = session.lock();
-    let input = session.log().pending_input();
-    if let Some(seq) = input.damage() {
-        return Err(AgentError::Inbox(seq));
+pub(crate) fn claim(core: &Core, at: StepRef) -> Result<Vec<Input>, AgentError> {
+    let mut session = core.session.lock();
+    let waiting = sound(session.log())?;
+    let inputs =
+        |texts: &[Arc<str>]| -> Vec<Input> { texts.iter().cloned().map(Input::stored).collect() };
+    let steered = inputs(waiting.next_step());
+    let prompt = match waiting.next_turn() {
+        [first, ..] if at.step == 1 => inputs(std::slice::from_ref(first)),
+        _ => Vec::new(),
+    };
+    for (target, claimed) in [
+        (InboxTarget::NextStep, &steered),
+        (InboxTarget::NextTurn, &prompt),
+    ] {
+        if claimed.is_empty() {
+            continue;
+        }
+        log_splice(core, &mut session, target, 0, claimed.len(), &[], None)?;
     }
-    let steered = input.next_step().to_vec();
-    let prompt = input.next_turn().first().filter(|_| turn_starts).cloned();
-    if !steered.is_empty() {
-        splice(
-            &mut session,
-            InboxTarget::NextStep,
-            0,
-            steered.len(),
-            &[],
-            now,
-        )?;
+    let claimed: Vec<Input> = steered.into_iter().chain(prompt).collect();
+    for input in &claimed {
+        core.feed.push(Notice::Claimed {
+            message: input.shared_id(),
+            turn: at.turn,
+        });
     }
-    if prompt.is_some() {
-        splice(&mut session, InboxTarget::NextTurn, 0, 1, &[], now)?;
-    }
-    Ok(steered
-        .into_iter()
-        .chain(prompt)
-        .map(Input::stored)
-        .collect())
+    Ok(claimed)
 }
 
-/// Drops everything that waits, as cancelled.
-pub(crate) fn clear(session: &LiveSession, now: i64) -> Result<(), AgentError> {
-    let mut session = session.lock();
-    let input = session.log().pending_input();
-    let counts = [
-        (InboxTarget::NextStep, input.next_step().len()),
-        (InboxTarget::NextTurn, input.next_turn().len()),
-    ];
-    for (target, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        let data = InboxSpliced {
-            target: target.as_str(),
-            start: 0,
-            removed_count: count,
-            inserted: &[],
-            outcome: Some("canceled"),
-        };
-        session.append(logged(EventKind::InboxSpliced, &data), now)?;
+/// Queues again, in front and in their old order, the kept messages that were claimed from this offset on and never said.
+pub(crate) fn put_back(core: &Core, since: LogOffset) -> Result<(), AgentError> {
+    let mut session = core.session.lock();
+    let unsaid = kept_and_unsaid(session.log(), since);
+    for (target, inserted) in unsaid {
+        if !inserted.is_empty() {
+            Change::insertion(target, 0, inserted).make(core, &mut session)?;
+        }
     }
     Ok(())
 }
 
-fn splice(
+/// Queues again what a turn had claimed that a crash has interrupted, as far as it is kept and was not said.
+pub(crate) fn put_back_interrupted(core: &Core) -> Result<(), AgentError> {
+    let start = {
+        let session = core.session.lock();
+        let log = session.log();
+        let end = last_of(log, EventKind::TurnEnd).filter(|end| session.is_own(end.seq()));
+        let interrupted = |end: &&Arc<Event>| matches!(end.body(), Body::TurnEnd { reason, .. } if **reason == *"interrupted");
+        end.filter(interrupted)
+            .and_then(|_| last_of(log, EventKind::TurnStart))
+            .filter(|start| session.is_own(start.seq()))
+            .map(|start| start.seq().before())
+    };
+    start.map_or(Ok(()), |start| put_back(core, start))
+}
+
+/// The last event of a kind, looked for from the end.
+pub(crate) fn last_of(log: &EventLog, kind: EventKind) -> Option<&Arc<Event>> {
+    let mut end = log.end();
+    while let Some(event) = end.last().and_then(|seq| log.get(seq)) {
+        if *event.kind() == kind {
+            return Some(event);
+        }
+        end = event.seq().before();
+    }
+    None
+}
+
+/// What the claims from an offset on have taken, as far as it is kept, was not said behind that, and does not wait again.
+fn kept_and_unsaid(log: &EventLog, since: LogOffset) -> [(InboxTarget, Vec<Input>); 2] {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Splice {
+        target: String,
+        start: usize,
+        #[serde(default)]
+        removed_count: usize,
+        #[serde(default)]
+        outcome: Option<String>,
+    }
+    let waiting = log.pending_input();
+    let mut gone: BTreeSet<String> = InboxTarget::BOTH
+        .iter()
+        .flat_map(|target| target.list(waiting))
+        .map(|text| Input::stored(Arc::clone(text)).id().to_owned())
+        .collect();
+    gone.extend(said(log, since).map(str::to_owned));
+    let claims: Vec<_> = log
+        .events_from(since)
+        .filter(|event| *event.kind() == EventKind::InboxSpliced)
+        .filter_map(|event| Some((event.seq(), read::<Splice>(event)?)))
+        .filter(|(_, splice)| splice.outcome.is_none() && splice.removed_count > 0)
+        .collect();
+    InboxTarget::BOTH.map(|target| {
+        let of_target = claims
+            .iter()
+            .filter(|(_, splice)| splice.target == target.as_str());
+        let taken = of_target.flat_map(|(seq, splice)| {
+            let before = log.prefix(seq.before());
+            let list = target.list(before.pending_input());
+            let taken = list.iter().skip(splice.start).take(splice.removed_count);
+            taken.cloned().map(Input::stored).collect::<Vec<_>>()
+        });
+        let unsaid = taken.filter(|input| input.is_kept() && !gone.contains(input.id()));
+        (target, unsaid.collect())
+    })
+}
+
+/// The ids of the user's messages from an offset on.
+fn said(log: &EventLog, since: LogOffset) -> impl Iterator<Item = &str> {
+    log.events_from(since)
+        .filter_map(|event| match event.body() {
+            Body::UserMessage(message) => Some(&*message.id),
+            _ => None,
+        })
+}
+
+/// A change of a list by somebody who is not a turn.
+struct Change {
+    target: InboxTarget,
+    start: usize,
+    removed: Vec<Input>,
+    inserted: Vec<Input>,
+}
+
+impl Change {
+    const fn insertion(target: InboxTarget, start: usize, inserted: Vec<Input>) -> Self {
+        Self {
+            target,
+            start,
+            removed: Vec::new(),
+            inserted,
+        }
+    }
+
+    /// Logs it and tells of it. If it cannot be logged, nothing has changed.
+    fn make(self, core: &Core, session: &mut Session) -> Result<(), AgentError> {
+        if self.removed.is_empty() && self.inserted.is_empty() {
+            return Ok(());
+        }
+        self.check_ids(core, session.log())?;
+        let outcome = (!self.removed.is_empty()).then_some("canceled");
+        let (target, start, removed) = (self.target, self.start, self.removed.len());
+        let inserted = &self.inserted;
+        log_splice(core, session, target, start, removed, inserted, outcome)?;
+        // While the session is held, so that two changes are told of in the order in which they were made.
+        for input in self.removed {
+            let message = input.shared_id();
+            core.feed.push(Notice::Discarded { message });
+        }
+        for input in self.inserted {
+            let message = input.shared_id();
+            core.feed.push(Notice::Inserted { message });
+        }
+        Ok(())
+    }
+
+    /// A message waits once and is said once: whoever sends it again, because it did not hear that it was taken, is told.
+    fn check_ids(&self, core: &Core, log: &EventLog) -> Result<(), AgentError> {
+        if self.inserted.is_empty() {
+            return Ok(());
+        }
+        let waiting = log.pending_input();
+        let removed: BTreeSet<&str> = self.removed.iter().map(Input::id).collect();
+        let mut ids: BTreeSet<String> = InboxTarget::BOTH
+            .iter()
+            .flat_map(|target| target.list(waiting))
+            .map(|text| Input::stored(Arc::clone(text)).id().to_owned())
+            .filter(|id| !removed.contains(&**id))
+            .collect();
+        if let Some(twice) = self
+            .inserted
+            .iter()
+            .find(|input| !ids.insert(input.id().to_owned()))
+        {
+            return Err(AgentError::AlreadyPending(twice.id().to_owned()));
+        }
+        let mut said = core.said();
+        said.read(log);
+        let twice = self.inserted.iter().find(|input| said.has(input.id()));
+        twice.map_or(Ok(()), |twice| {
+            Err(AgentError::AlreadySaid(twice.id().to_owned()))
+        })
+    }
+}
+
+/// The ids of everything that was said in a conversation, as far as its log was read: nobody reads a long one for every
+/// message.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    read: LogOffset,
+    ids: HashSet<Box<str>>,
+}
+
+impl Said {
+    fn read(&mut self, log: &EventLog) {
+        self.ids.extend(said(log, self.read).map(Box::from));
+        self.read = log.end();
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.ids.contains(id)
+    }
+}
+
+fn log_splice(
+    core: &Core,
     session: &mut Session,
     target: InboxTarget,
     start: usize,
     removed_count: usize,
-    inserted: &[Box<RawValue>],
-    now: i64,
+    inserted: &[Input],
+    outcome: Option<&'static str>,
 ) -> Result<(), AgentError> {
+    let inserted: Vec<_> = inserted.iter().map(Input::raw).collect();
     let data = InboxSpliced {
         target: target.as_str(),
         start,
         removed_count,
-        inserted,
-        outcome: None,
+        inserted: &inserted,
+        outcome,
     };
-    session.append(logged(EventKind::InboxSpliced, &data), now)?;
+    session.append(logged(EventKind::InboxSpliced, &data), core.env.now())?;
     Ok(())
+}
+
+/// The lists, if they can be trusted.
+fn sound(log: &EventLog) -> Result<&PendingInput, AgentError> {
+    let waiting = log.pending_input();
+    match waiting.damage() {
+        Some(seq) => Err(AgentError::Inbox(seq)),
+        None => Ok(waiting),
+    }
 }

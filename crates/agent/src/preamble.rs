@@ -11,7 +11,7 @@ use crate::events::{
     Header, RequestContext, RequestHeader, SessionTitle, SourceKind, StoredHeader, SystemBody,
     SystemMessage, TextBlock, logged, one_line, read, shown,
 };
-use crate::inbox::Input;
+use crate::input::Input;
 use crate::{AgentError, prompt};
 
 impl Driver {
@@ -73,7 +73,7 @@ impl Driver {
             tools: specs.collect(),
         };
         let generation = log.surface().content_generation();
-        let new_series = generation != self.generation;
+        let new_series = std::mem::take(&mut self.series) || generation != self.generation;
         let reason = match log.request_header() {
             None => Some("initial"),
             Some(_) if self.header.is_none() => Some("resume"),

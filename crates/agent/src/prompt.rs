@@ -9,7 +9,7 @@ use offshoot_session::{EventKind, EventLog};
 
 use crate::env::Env;
 use crate::events::{Section, SnapshotSource, read, row_text};
-use crate::inbox::Input;
+use crate::input::Input;
 
 /// The system prompt of a session that names none.
 pub const DEFAULT_SYSTEM_PROMPT: &str = "\

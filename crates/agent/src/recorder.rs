@@ -6,8 +6,8 @@ use std::sync::Arc;
 use offshoot_model::{Chunk, StreamRecord};
 use offshoot_session::{Event, SessionObserver};
 use offshoot_store::{
-    AttemptStart, Inlet, Prefix, SessionWriter, StoreError, Unstored, WriteBehind, WriteListener,
-    WriterThread,
+    AttemptStart, Completion, Inlet, Prefix, SessionWriter, StoreError, Unstored, WriteBehind,
+    WriteListener, WriterThread,
 };
 use tokio::sync::oneshot;
 
@@ -60,13 +60,12 @@ impl Recorder {
 
     /// Makes everything queued so far durable.
     pub(crate) async fn flush(&self) -> Result<(), AgentError> {
-        let (done, flushed) = oneshot::channel();
-        self.behind.flush().on_done(|stored| {
-            // Nobody listens when the turn was abandoned meanwhile.
-            let _ignored = done.send(stored);
-        });
-        let stored = flushed.await;
-        Ok(stored.map_err(|error| AgentError::Worker(error.to_string()))??)
+        done(self.behind.flush()).await
+    }
+
+    /// Makes everything queued durable and gives up the file, whether that worked or not.
+    pub(crate) async fn close(&self) -> Result<(), AgentError> {
+        done(self.behind.close()).await
     }
 
     pub(crate) fn flush_blocking(&self) -> Result<(), AgentError> {
@@ -95,6 +94,16 @@ impl Recorder {
     pub(crate) fn end_attempt(&self) {
         self.behind.end_attempt();
     }
+}
+
+async fn done(completion: Completion) -> Result<(), AgentError> {
+    let (done, stored) = oneshot::channel();
+    completion.on_done(|stored| {
+        // Nobody listens when the turn was abandoned meanwhile.
+        let _ignored = done.send(stored);
+    });
+    let stored = stored.await;
+    Ok(stored.map_err(|error| AgentError::Worker(error.to_string()))??)
 }
 
 /// Has a way into the queue and not the writer: a session that stays in memory must not keep its file locked.

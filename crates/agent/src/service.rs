@@ -13,9 +13,11 @@ use offshoot_store::{
     WriterThread,
 };
 
+use crate::AgentError;
+use crate::agent::Agent;
 use crate::env::Env;
 use crate::recorder::{Recording, UnstoredListener};
-use crate::{AgentError, Driver};
+use crate::registry::{OnSession, Registry};
 
 /// A live session with its writer: what an agent is put on.
 ///
@@ -26,6 +28,7 @@ pub struct Attached {
     pub(crate) live: Live,
     pub(crate) writer: Box<dyn SessionWriter>,
     pub(crate) recording: Recording,
+    pub(crate) registry: Arc<Registry>,
 }
 
 /// Keeps a session in the store of live ones; it leaves with this.
@@ -40,6 +43,10 @@ impl Live {
     /// Leaves word of what is stored, for lists and forks to come. Everything is, and the writer is there.
     pub(crate) fn note(&self, shareable: &Prefix) {
         self.persistence.note(&self.session.lock(), shareable);
+    }
+
+    pub(crate) fn is_in(&self, store: &Arc<SessionStore>) -> bool {
+        Arc::ptr_eq(&self.store, store)
     }
 }
 
@@ -66,6 +73,15 @@ pub struct Opened {
     pub repair: Option<Repair>,
 }
 
+/// What is known of a session that somebody wants to go on with.
+#[derive(Debug)]
+pub enum Found {
+    /// An agent of this process is on it.
+    Agent(Agent),
+    /// It was opened.
+    Opened(Opened),
+}
+
 /// A fork, not stored yet.
 #[derive(Clone, Debug)]
 pub struct Fork {
@@ -86,6 +102,7 @@ pub struct SessionService {
     live: Arc<SessionStore>,
     env: Env,
     recording: Recording,
+    agents: Arc<Registry>,
 }
 
 impl SessionService {
@@ -97,6 +114,7 @@ impl SessionService {
             live: Arc::new(SessionStore::new()),
             env,
             recording: Recording::default(),
+            agents: Arc::default(),
         }
     }
 
@@ -132,8 +150,11 @@ impl SessionService {
     /// Opens a stored session to go on with it, repairing what a crash has left.
     ///
     /// # Errors
-    /// See [`Persistence::open`].
+    /// `SESSION_LIVE`: it is open in this process. See [`Persistence::open`] for others.
     pub fn open(&self, id: &SessionId) -> Result<Opened, AgentError> {
+        if self.live.get(id).is_some() {
+            return Err(AgentError::Live(id.clone()));
+        }
         let opened = self.persistence.open(id, self.env.now())?;
         let session = self.live.enter(self.live.adopt(opened.session)?)?;
         self.live.announce(&session)?;
@@ -141,6 +162,29 @@ impl SessionService {
             attached: self.attach(session, opened.writer),
             repair: opened.repair,
         })
+    }
+
+    /// The agent that is on a session, or else the session, opened.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn find_or_open(&self, id: &SessionId) -> Result<Found, AgentError> {
+        match self.agent(id) {
+            Some(agent) => Ok(Found::Agent(agent)),
+            None => self.open(id).map(Found::Opened),
+        }
+    }
+
+    /// The agent that is on a session of this service, if one is.
+    #[must_use]
+    pub fn agent(&self, id: &SessionId) -> Option<Agent> {
+        self.agents.get(id)
+    }
+
+    /// All agents on sessions of this service, in the order of their ids.
+    #[must_use]
+    pub fn agents(&self) -> Vec<Agent> {
+        self.agents.list()
     }
 
     /// Reads a stored session. Writes nothing and takes no lock.
@@ -188,22 +232,27 @@ impl SessionService {
     }
 
     /// Prepares a fork of a session that an agent of this process has open, at any event of it as it is now. What the cut
-    /// inherits is made durable first, so that the fork can share it; the agent may go on meanwhile.
+    /// inherits is made durable first, so that the fork can share it; the agent may go on meanwhile, also with an answer,
+    /// which is no event before it is complete.
     ///
     /// # Errors
-    /// As [`Self::prepare_fork`]; storage that failed.
-    pub async fn prepare_fork_of(
+    /// As [`Self::prepare_fork`]; an agent that is not on a session of this service, or no longer; storage that failed.
+    pub async fn prepare_fork_of<'a>(
         &self,
-        source: &Driver,
+        source: impl Into<OnSession<'a>>,
         at: Option<Seq>,
         child: Option<SessionId>,
     ) -> Result<Fork, AgentError> {
+        let OnSession(core) = source.into();
+        if !core.is_in(&self.live) {
+            return Err(ForkError::SessionNotLive(core.session.id().clone()).into());
+        }
         let (header, log) = {
-            let session = source.session().lock();
+            let session = core.session.lock();
             (session.header().clone(), session.log().clone())
         };
-        source.recorder.flush().await?;
-        let shareable = source.recorder.shareable();
+        core.recorder.flush().await?;
+        let shareable = core.recorder.shareable();
         self.cut(&header, &log, &shareable, at, child)
     }
 
@@ -262,6 +311,7 @@ impl SessionService {
             live,
             writer,
             recording: self.recording.clone(),
+            registry: Arc::clone(&self.agents),
         })
     }
 
@@ -270,6 +320,7 @@ impl SessionService {
             live: self.keep(session),
             writer,
             recording: self.recording.clone(),
+            registry: Arc::clone(&self.agents),
         }
     }
 

@@ -7,7 +7,7 @@ use offshoot_model::{
     Assembled, CallConfig, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, PreparedCall,
     StreamRecord, Usage, codes,
 };
-use offshoot_session::{EventKind, LogOffset, Seq, StepRef};
+use offshoot_session::{EventKind, LogError, LogOffset, StepRef};
 use offshoot_store::AttemptStart;
 
 use crate::AgentError;
@@ -18,8 +18,7 @@ use crate::events::{
     AssistantAttempt, AssistantBody, AssistantMessage, ModelSource, logged, shown,
 };
 use crate::hooks::Recovery;
-use crate::inbox::Input;
-use crate::notices::Notice;
+use crate::input::Input;
 use crate::request::{build_request, settled_attempts};
 
 /// What an answer has come to.
@@ -84,8 +83,7 @@ impl Driver {
     /// Listens until the answer is over, or nobody wants to hear it any more.
     async fn answer(&mut self, at: StepRef, request: ModelRequest, cancel: &Cancel) -> Answer {
         let mut stream = self.model.stream(Arc::new(request), cancel.token().clone());
-        let frame = self.core.stream.start(at);
-        self.core.notify(&Notice::Stream(&frame));
+        self.core.feed.start_answer(at);
         let answer = self.listening.insert(Answer::default());
         loop {
             let next = cancel.token().run_until_cancelled(stream.next()).await;
@@ -100,9 +98,7 @@ impl Driver {
                 Some(Some(chunk)) => {
                     let now = self.env.now();
                     self.recorder.chunk(now, &chunk);
-                    if let Some(frame) = self.core.stream.chunk(now, &chunk) {
-                        self.core.notify(&Notice::Stream(&frame));
-                    }
+                    self.core.feed.chunk(now, &chunk);
                     answer.push(now, chunk);
                 }
                 None => {
@@ -150,8 +146,11 @@ impl Driver {
                 Err(StepFailure::Cancelled)
             }
             FinishReason::Aborted { failure } | FinishReason::Error { failure } => {
-                self.log_attempt(at, &stream)?;
-                Err(StepFailure::Model(failure.clone()))
+                let failed = StepFailure::Model(failure.clone());
+                match self.log_attempt(at, &stream) {
+                    Ok(()) => Err(failed),
+                    Err(refused) => Err(failed.and_refused(refused)),
+                }
             }
             FinishReason::MaxTokens => {
                 self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;
@@ -185,26 +184,21 @@ impl Driver {
         self.log_attempt(at, &stream)
     }
 
-    fn end_frames(&self, message: Option<Seq>) {
-        let committed = message.map(|seq| (EventKind::AssistantMessage, seq));
-        if let Some(frame) = self.core.stream.end(committed) {
-            self.core.notify(&Notice::Stream(&frame));
-        }
-    }
-
     fn log_attempt(&self, at: StepRef, stream: &[StreamRecord]) -> Result<(), AgentError> {
         let data = AssistantAttempt {
             turn: at.turn,
             step: at.step,
             stream,
         };
-        self.append(logged(EventKind::AssistantAttempt, &data))?;
+        let event = self.append(logged(EventKind::AssistantAttempt, &data))?;
         self.recorder.end_attempt();
-        self.end_frames(None);
+        let committed = (EventKind::AssistantAttempt, event.seq());
+        self.core.feed.end_answer(Some(committed));
         Ok(())
     }
 
     /// Logs the answer as the model's message. One that cannot be part of a conversation settles as an attempt: it failed.
+    /// So does one that was refused for other reasons.
     fn log_assistant(
         &self,
         at: StepRef,
@@ -217,7 +211,11 @@ impl Driver {
             Some(problem) => problem,
             None => match self.try_log_assistant(at, content, assembled, interrupted, stream) {
                 Ok(()) => return Ok(()),
-                Err(refused) => refused.to_string(),
+                // Nothing is wrong with the answer: it is kept as far as it can be.
+                Err(refused @ AgentError::Log(LogError::Refused { .. })) => {
+                    return Err(refused.then(self.log_attempt(at, stream).err()).into());
+                }
+                Err(unfit) => unfit.to_string(),
             },
         };
         self.log_attempt(at, stream)?;
@@ -255,7 +253,8 @@ impl Driver {
         };
         let event = self.append(shown(EventKind::AssistantMessage, &data))?;
         self.recorder.end_attempt();
-        self.end_frames(Some(event.seq()));
+        let committed = (EventKind::AssistantMessage, event.seq());
+        self.core.feed.end_answer(Some(committed));
         Ok(())
     }
 }

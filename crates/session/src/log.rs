@@ -54,6 +54,14 @@ pub enum LogError {
         /// What is wrong.
         reason: String,
     },
+    /// An observer of the session did not admit the event.
+    #[error("event {seq} was refused: {reason}")]
+    Refused {
+        /// The seq that the event would have had.
+        seq: Seq,
+        /// What the observer said.
+        reason: String,
+    },
 }
 
 impl LogError {
@@ -65,6 +73,7 @@ impl LogError {
             Self::UnknownRequiredEvent { .. } => "UNKNOWN_REQUIRED_EVENT",
             Self::Row { .. } => "INVALID_EVENT",
             Self::Surface { .. } => "INVALID_SURFACE",
+            Self::Refused { .. } => "EVENT_REFUSED",
         }
     }
 }

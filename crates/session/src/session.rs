@@ -53,9 +53,18 @@ pub enum SeedError {
 
 /// Somebody who wants to know about every appended event, such as a writer or a view.
 ///
-/// Called after the event is in the log and while the session is held: it must not call back into the session.
+/// Called while the session is held: it must not call back into the session.
 pub trait SessionObserver: Send {
-    /// Takes notice of an event.
+    /// Whether an event may become part of the log: asked before it does. Whoever is asked later may still refuse it.
+    ///
+    /// # Errors
+    /// Why not. The event is then refused, see [`LogError::Refused`].
+    fn admit(&mut self, event: &Event) -> Result<(), String> {
+        let _ = event;
+        Ok(())
+    }
+
+    /// Takes notice of an event that is in the log now.
     ///
     /// # Errors
     /// A failure is kept in [`Session::take_observer_failures`]; it changes nothing about the event.
@@ -264,7 +273,7 @@ impl Session {
             .events_from(cursor.map_or(LogOffset::START, Seq::after))
     }
 
-    /// Adds an event: validate, fold, push, notify. `time` is in ms since the epoch.
+    /// Adds an event: admit, validate, fold, push, notify. `time` is in ms since the epoch.
     ///
     /// # Errors
     /// [`LogError`]; then nothing has changed and nobody was notified.
@@ -290,6 +299,12 @@ impl Session {
     }
 
     fn push(&mut self, event: Event) -> Result<Arc<Event>, LogError> {
+        for observer in &mut self.observers {
+            observer.admit(&event).map_err(|reason| LogError::Refused {
+                seq: event.seq(),
+                reason,
+            })?;
+        }
         let event = Arc::clone(self.log.push(event)?);
         for observer in &mut self.observers {
             if let Err(reason) = observer.event(&event) {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot_agent::{
-    AgentConfig, AgentSetup, AnswerSettler, Attached, Cancel, Clock, Driver, DurableListener, Env,
-    IdSource, SessionService, TurnReport, UnstoredListener,
+    Agent, AgentConfig, AgentSetup, AnswerSettler, Attached, Cancel, Clock, Driver,
+    DurableListener, Env, IdSource, SessionService, TurnReport, UnstoredListener,
 };
 use offshoot_format::{CURRENT_VERSION, Container, StoredSession, decode};
 use offshoot_model::{
@@ -25,6 +25,7 @@ use offshoot_store::{
 use offshoot_test_support::{ScriptedModelServer, TestHome};
 use serde::Deserialize;
 
+use crate::points::Probe;
 use crate::support::Work;
 
 pub(crate) const NOW: i64 = 1_000;
@@ -148,6 +149,16 @@ impl Bench {
         let mut setup = AgentSetup::new(model, tools, config(), self.env.clone());
         setup.on_durable = listener;
         Driver::new(attached, setup)
+    }
+
+    /// What agents of a test are made of.
+    pub(crate) fn setup(&self, model: Arc<dyn Model>) -> AgentSetup {
+        AgentSetup::new(model, self.work.tools(), config(), self.env.clone())
+    }
+
+    /// A handle on an agent on a new session.
+    pub(crate) fn running(&self, model: Arc<dyn Model>) -> Agent {
+        Agent::new(self.create(), self.setup(model))
     }
 
     /// An agent on a new session.
@@ -310,6 +321,8 @@ pub(crate) struct Faults(Arc<Mutex<Plan>>);
 #[derive(Debug, Default)]
 struct Plan {
     batches: usize,
+    /// Passes a point before every batch.
+    probe: Option<Probe>,
     failing: Option<RangeInclusive<usize>>,
     /// Nothing works, journals included.
     dead: bool,
@@ -318,12 +331,25 @@ struct Plan {
 impl Faults {
     /// Lets these of the batches to come fail, counted from 1.
     pub(crate) fn fail(&self, batches: RangeInclusive<usize>) {
-        let failing = Some(batches);
-        *self.0.lock().unwrap() = Plan {
-            batches: 0,
-            failing,
-            dead: false,
-        };
+        let mut plan = self.0.lock().unwrap();
+        plan.batches = 0;
+        plan.failing = Some(batches);
+        plan.dead = false;
+    }
+
+    /// Lets everything work again.
+    pub(crate) fn mend(&self) {
+        self.0.lock().unwrap().failing = None;
+    }
+
+    /// How many batches there were since the last plan.
+    pub(crate) fn batches(&self) -> usize {
+        self.0.lock().unwrap().batches
+    }
+
+    /// Makes every batch a point of a probe.
+    pub(crate) fn probe(&self, probe: &Probe) {
+        self.0.lock().unwrap().probe = Some(probe.clone());
     }
 
     fn is_dead(&self) -> bool {
@@ -331,6 +357,10 @@ impl Faults {
     }
 
     fn next(&self) -> io::Result<()> {
+        let probe = self.0.lock().unwrap().probe.clone();
+        if let Some(probe) = probe {
+            probe.point("batch");
+        }
         let mut plan = self.0.lock().unwrap();
         plan.batches += 1;
         let number = plan.batches;

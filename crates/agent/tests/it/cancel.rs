@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, ask, over_http, script};
 use crate::order::first_step;
+use crate::points::Probe;
 use crate::support::{all, calls, endings, kinds, result, results, says};
 
 fn cancelled_by_a_person() -> TurnEndReason {
@@ -403,4 +404,30 @@ async fn a_notice_queued_meanwhile_is_dropped_with_the_rest() {
         all(&log, &EventKind::InboxSpliced).last().unwrap()["target"],
         "next-step"
     );
+}
+
+#[tokio::test]
+async fn while_a_calls_start_is_being_stored_it_has_not_begun() {
+    let bench = Bench::new();
+    let probe = Probe::default();
+    let two = calls([("a", "change", "{}"), ("b", "change", "{}")]);
+    let mut agent = bench.scripted(vec![two]);
+    agent.submit("Change both.").unwrap();
+    agent.flush().unwrap();
+    let cancel = Cancel::new();
+    let switch = cancel.clone();
+    bench.disk.probe(&probe);
+    // The first is the barrier of the request.
+    probe.arm(2, move || switch.cancel(CancelCause::User));
+    agent.run(&cancel).await.unwrap();
+    assert_eq!(probe.fired().unwrap().point, "batch");
+    let not_run = "Error: tool call aborted before dispatch";
+    assert_eq!(
+        results(&bench.log(agent.session().id())),
+        [
+            result("a", "ABORTED_BEFORE_DISPATCH", not_run),
+            result("b", "ABORTED_BEFORE_DISPATCH", not_run),
+        ]
+    );
+    assert!(bench.work.done().is_empty());
 }

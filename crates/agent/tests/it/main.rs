@@ -3,16 +3,27 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod abandoned;
+mod append_failures;
 mod bench;
 mod builtin;
 mod cancel;
+mod cancel_points;
 mod corpus;
 mod failures;
 mod forks;
+mod frames;
+mod golden;
+mod handle;
 mod headers;
+mod hooks;
 mod inbox;
+mod inbox_ops;
+mod kept;
 mod once;
 mod order;
+mod outline;
+mod phases;
+mod points;
 mod prefix;
 mod replay;
 mod requests;
@@ -22,3 +33,4 @@ mod settlement;
 mod storage;
 mod streaming;
 mod support;
+mod turn_rules;

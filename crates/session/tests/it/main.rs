@@ -5,6 +5,7 @@
     reason = "a test says what went wrong by failing there"
 )]
 
+mod admission;
 mod boundaries;
 mod closers;
 mod findings;
