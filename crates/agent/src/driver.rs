@@ -16,6 +16,7 @@ use crate::events::{CancelCause, Header, TurnEndReason};
 use crate::hooks::{AgentHook, HookError, StepContext};
 use crate::inbox::{self, InboxTarget};
 use crate::input::Input;
+use crate::permission::Permissions;
 use crate::phase::TurnWent;
 use crate::recorder::Recorder;
 use crate::service::Attached;
@@ -46,6 +47,7 @@ pub struct Driver {
     pub(crate) hooks: Vec<Arc<dyn AgentHook>>,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) spill: Option<Arc<dyn Spill>>,
+    pub(crate) permissions: Permissions,
     /// The header that the last request of this agent went out with; `None` before its first one.
     pub(crate) header: Option<Header>,
     /// The surface's generation at the last request, or when the agent was attached.
@@ -189,6 +191,7 @@ impl Driver {
             recorder
         };
         let generation = session.log().surface().content_generation();
+        let permissions = Permissions::new(&config.permissions, &session.log());
         let route = Route {
             model: Arc::clone(&model),
             call: config.call.clone(),
@@ -207,6 +210,7 @@ impl Driver {
             hooks,
             approver,
             spill,
+            permissions,
             header: None,
             generation,
             series: false,

@@ -6,8 +6,8 @@
 //! event, in the order of format V4. [`derive_script`] turns a recorded session into the script of a model, so that it
 //! runs again without a key.
 //!
-//! What this crate is not: it knows no HTTP, no files and no terminal, and no tool, provider or plugin by name. Time and
-//! names come from its [`Env`].
+//! What this crate is not: it knows no HTTP, no terminal, no files but for where a path leads, and no tool, provider or
+//! plugin by name. Time and names come from its [`Env`].
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -54,6 +54,7 @@ mod answer;
 mod approver;
 mod calls;
 mod cancel;
+mod canonical;
 mod core;
 mod driver;
 mod env;
@@ -65,11 +66,14 @@ mod inbox;
 mod input;
 mod live;
 mod notices;
+mod permission;
 mod phase;
 mod preamble;
 mod prompt;
+mod read_only;
 mod recorder;
 mod registry;
+mod repeat;
 mod replay;
 mod request;
 mod retry;
@@ -77,12 +81,13 @@ mod running;
 mod service;
 mod settle;
 mod setup;
+mod spill;
 mod step;
 mod subscription;
 mod turn;
 
 pub use agent::{Agent, Queue, Wake};
-pub use approver::{Approver, NobodyToAsk};
+pub use approver::{AllowEverything, Approver, NobodyToAsk};
 pub use cancel::Cancel;
 pub use driver::{Driver, TurnReport};
 pub use env::{Clock, Env, IdSource};
@@ -95,12 +100,18 @@ pub use inbox::{InboxTarget, Pending};
 pub use input::Input;
 pub use live::{FrameBody, LiveAnswer, StreamFrame};
 pub use notices::{AgentObserver, AgentStatus, Notice};
+pub use permission::{
+    Decision, PermissionConfig, PermissionRule, PermissionRules, PolicyFile, RuleError, ToolFilter,
+};
 pub use prompt::DEFAULT_SYSTEM_PROMPT;
+pub use read_only::ReadOnlyGate;
 pub use recorder::{DurableListener, UnstoredListener};
 pub use registry::OnSession;
+pub use repeat::RepeatReminder;
 pub use replay::{ReplayError, derive_script, script_from};
 pub use request::{build_request, count_requests, request_at};
 pub use service::{Attached, Fork, Found, Opened, SessionService};
 pub use settle::AnswerSettler;
 pub use setup::{AgentConfig, AgentSetup};
+pub use spill::BlobSpill;
 pub use subscription::{Snapshot, Subscription, Update};

@@ -10,6 +10,7 @@ use crate::approver::{Approver, NobodyToAsk};
 use crate::env::Env;
 use crate::hooks::AgentHook;
 use crate::notices::AgentObserver;
+use crate::permission::PermissionConfig;
 use crate::prompt;
 use crate::recorder::DurableListener;
 
@@ -22,10 +23,15 @@ pub struct AgentConfig {
     pub system_prompt: String,
     /// How many tools that allow it run at the same time. At least 1.
     pub max_parallel_tool_calls: usize,
+    /// The most of a tool's result that the model is shown, in bytes. Built-in tools keep below the default of 64 KiB by
+    /// themselves; what is longer is cut in the middle, and the whole goes to [`AgentSetup::spill`].
+    pub max_result_bytes: usize,
+    /// What its tools may do.
+    pub permissions: PermissionConfig,
 }
 
 impl AgentConfig {
-    /// The defaults for a model: [`prompt::DEFAULT_SYSTEM_PROMPT`] and ten tools at a time.
+    /// The defaults for a model: [`prompt::DEFAULT_SYSTEM_PROMPT`], ten tools at a time, changes in the workspace.
     #[must_use]
     pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
         let call = CallConfig {
@@ -37,6 +43,8 @@ impl AgentConfig {
             call,
             system_prompt: prompt::DEFAULT_SYSTEM_PROMPT.to_owned(),
             max_parallel_tool_calls: 10,
+            max_result_bytes: 64 * 1024,
+            permissions: PermissionConfig::default(),
         }
     }
 }

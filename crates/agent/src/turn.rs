@@ -144,6 +144,7 @@ impl Driver {
     }
 
     async fn steps(&mut self, turn: u64, cancel: &Cancel) -> Result<TurnEndReason, StepFailure> {
+        self.log_permissions()?;
         let mut cut_off = false;
         let mut ended = false;
         for step in 1.. {

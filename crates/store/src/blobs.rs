@@ -4,9 +4,11 @@
 //! <home>/blobs/5891b5b5…(64 hex digits)     the bytes whose SHA-256 this is; never changed
 //! ```
 //!
-//! A log names a blob as `sha256:<64 hex digits>`, anywhere in the text of an event. A blob is stored before the event that
-//! names it, so there is a time in which nothing names it: therefore only blobs that are a day old are ever collected, and
-//! storing one that is there makes it young again.
+//! A log names a blob as `sha256:<64 hex digits>` or by the path of its file, `…/blobs/<64 hex digits>`, anywhere in the text
+//! of an event. A blob is stored before the event that names it, so there is a time in which nothing names it: therefore only
+//! blobs that are a day old are ever collected, and storing one that is there makes it young again.
+
+mod writer;
 
 use std::fmt;
 use std::io;
@@ -21,7 +23,13 @@ use crate::disk::{Disk, PublishError, RealDisk, create_dirs, publish, sync_dir};
 use crate::lock::Lock;
 use crate::read::whole;
 
+pub use writer::BlobWriter;
+
 const PREFIX: &str = "sha256:";
+/// The end of the path of their directory.
+const IN_DIRECTORY: &str = "blobs/";
+/// What stands ahead of a hash that names no blob: tools note the hashes of files that they read and wrote.
+const OF_A_FILE: &[u8] = br#""digest":""#;
 /// Of the hash, in hex digits.
 const DIGITS: usize = 64;
 
@@ -42,12 +50,19 @@ impl BlobId {
         Self::of_file_name(text.strip_prefix(PREFIX)?)
     }
 
-    /// Every blob that a text names. The text need not be whole, nor UTF-8.
+    /// Every blob that a text names. The text need not be whole, nor UTF-8. The value of a member `digest` is the hash of a
+    /// file elsewhere and names none.
     pub fn references_in(text: &[u8]) -> impl Iterator<Item = Self> + '_ {
-        memmem::find_iter(text, PREFIX).filter_map(|at| {
-            let digits = text.get(at + PREFIX.len()..)?.get(..DIGITS)?;
+        let named = |start: usize| {
+            let digits = text.get(start..)?.get(..DIGITS)?;
             Self::of_file_name(std::str::from_utf8(digits).ok()?)
-        })
+        };
+        let by_hash = memmem::find_iter(text, PREFIX)
+            .filter(|at| !text[..*at].ends_with(OF_A_FILE))
+            .filter_map(move |at| named(at + PREFIX.len()));
+        let by_path = memmem::find_iter(text, IN_DIRECTORY)
+            .filter_map(move |at| named(at + IN_DIRECTORY.len()));
+        by_hash.chain(by_path)
     }
 
     /// Reads the name of a blob's file.
@@ -127,24 +142,7 @@ impl Blobs {
         let id = BlobId::of(bytes);
         let path = self.path(&id);
         let disk = &*self.disk;
-        loop {
-            match whole(&path) {
-                Ok(there) if there == bytes => {
-                    // Between the two looks at its age nobody may take it away.
-                    let _keeping = Lock::directory(&self.dir);
-                    match disk.renew(&path, now) {
-                        Ok(()) => {}
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                        Err(error) => return Err(StoreError::io("renew", path)(error)),
-                    }
-                    // Whoever has stored it may not have come to this yet.
-                    sync_dir(disk, &self.dir)?;
-                    return Ok(id);
-                }
-                Ok(there) => return Err(damaged(path, &there)),
-                Err(error) if is_missing(&error) => {}
-                Err(error) => return Err(error),
-            }
+        while !self.renew(&id, now)? {
             create_dirs(disk, &self.dir)?;
             match publish(disk, &path, bytes) {
                 Ok(_) => return Ok(id),
@@ -155,6 +153,28 @@ impl Blobs {
                 }
             }
         }
+        Ok(id)
+    }
+
+    /// Makes a blob that is there as young as a new one; false if it is not there.
+    fn renew(&self, id: &BlobId, now: i64) -> Result<bool, StoreError> {
+        let path = self.path(id);
+        match whole(&path) {
+            Ok(bytes) if BlobId::of(&bytes) == *id => {}
+            Ok(bytes) => return Err(damaged(path, &bytes)),
+            Err(error) if is_missing(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        // Between the two looks at its age nobody may take it away.
+        let _keeping = Lock::directory(&self.dir);
+        match self.disk.renew(&path, now) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(StoreError::io("renew", path)(error)),
+        }
+        // Whoever has stored it may not have come to this yet.
+        sync_dir(&*self.disk, &self.dir)?;
+        Ok(true)
     }
 
     /// Reads a blob and makes sure that it is what its name says.
@@ -215,5 +235,17 @@ mod tests {
         );
         let found: Vec<_> = BlobId::references_in(text.as_bytes()).collect();
         assert_eq!(found, [a, b, a]);
+    }
+
+    #[test]
+    fn the_path_of_a_blob_names_it_and_the_hash_of_a_file_does_not() {
+        let (a, b) = (BlobId::of(b"a"), BlobId::of(b"b"));
+        let text = format!(
+            r#"{{"meta":{{"digest":"{b}"}},"text":"in `/work/demo/blobs/{}`, not in blobs/{}"}}"#,
+            a.file_name(),
+            &b.file_name()[1..],
+        );
+        let found: Vec<_> = BlobId::references_in(text.as_bytes()).collect();
+        assert_eq!(found, [a]);
     }
 }

@@ -338,6 +338,21 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// A file that lies finished and durable under a temporary name.
+    pub(crate) fn finished(
+        disk: &'a dyn Disk,
+        path: &'a Path,
+        temporary: PathBuf,
+        log: Box<dyn LogFile>,
+    ) -> Self {
+        Self {
+            disk,
+            path,
+            temporary,
+            log,
+        }
+    }
+
     /// Where the file is until then.
     pub(crate) fn temporary(&self) -> &Path {
         &self.temporary

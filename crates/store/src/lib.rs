@@ -76,7 +76,7 @@ mod writer;
 pub use behind::{
     Clock, Closed, Completion, Inlet, Stored, Unstored, WriteBehind, WriteListener, WriterThread,
 };
-pub use blobs::{BlobId, Blobs};
+pub use blobs::{BlobId, BlobWriter, Blobs};
 pub use collect::{Collected, Collecting, Garbage, Kept, Removed, Scope};
 pub use disk::{Disk, LogFile, RealDisk};
 pub use error::StoreError;

@@ -72,6 +72,16 @@ impl ToolError {
         )
     }
 
+    /// The call was not allowed to run. Such an error has neither a name nor a code (`reference/agent.md` §3.2).
+    pub fn denied(reason: impl Into<String>) -> Self {
+        Self::new("", "", reason)
+    }
+
+    /// Whether it is [`ToolError::denied`].
+    pub fn is_denial(&self) -> bool {
+        self.code.is_empty()
+    }
+
     /// The same error with more for the model to read, below the message.
     #[must_use]
     pub fn with_details(mut self, details: &str) -> Self {

@@ -86,6 +86,8 @@ pub struct PermissionQuestion {
     pub arguments: String,
     /// Why permission is needed, in words for that person.
     pub reason: Option<String>,
+    /// What [`PermissionAnswer::AllowedForSession`] would allow besides this call, in words for that person.
+    pub covers: String,
 }
 
 /// How a question ended.

@@ -4,6 +4,7 @@
 
 mod abandoned;
 mod append_failures;
+mod approvals;
 mod bench;
 mod builtin;
 mod cancel;
@@ -23,13 +24,17 @@ mod once;
 mod order;
 mod outline;
 mod phases;
+mod pipeline;
 mod points;
 mod prefix;
 mod replay;
 mod requests;
+mod rules;
+mod scene;
 mod scheduling;
 mod sessions;
 mod settlement;
+mod spilling;
 mod storage;
 mod streaming;
 mod support;

@@ -1,12 +1,21 @@
 //! The tool calls of a step (`reference/agent.md` §1.9).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use offshoot_agent::{AgentSetup, Cancel, Driver};
+use async_trait::async_trait;
+use offshoot_agent::{
+    Agent, AgentHook, AgentSetup, Cancel, CancelCause, Driver, Gate, HookError, PostExecute,
+    ProposedCall, Queue, StepContext,
+};
 use offshoot_session::EventKind;
+use offshoot_tool_api::{Concurrency, Effects, ToolError, ToolOutput};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, ask, config, script};
+use crate::scene::{Probe, Scene};
 use crate::support::{all, calls, endings, kinds_from, result, results, says};
 
 fn ids(count: usize) -> Vec<String> {
@@ -224,4 +233,267 @@ async fn a_cancelled_tool_did_not_time_out() {
         results(&log),
         [result("a", "ABORTED", "Error: tool call aborted")]
     );
+}
+
+#[tokio::test]
+async fn what_a_tool_says_of_company_is_asked_again_ahead_of_every_start() {
+    let bench = Bench::new();
+    let alone = Arc::new(AtomicBool::new(false));
+    let (says_alone, ends_company) = (Arc::clone(&alone), Arc::clone(&alone));
+    let probe = Probe::new("probe", |_| Ok(ToolOutput::text("fine")))
+        .with_effects(Effects::ReadOnly)
+        .running(move || match says_alone.load(Ordering::SeqCst) {
+            true => Concurrency::Exclusive,
+            false => Concurrency::Parallel,
+        });
+    let held = bench.work.hold("a");
+    let gate = Before::call("b", move || ends_company.store(true, Ordering::SeqCst));
+    let mut agent = Scene::new(&bench).tool(probe).hook(gate).agent(&[
+        ("a", "look", "{}"),
+        ("b", "probe", "{}"),
+        ("c", "probe", "{}"),
+        ("d", "look", "{}"),
+    ]);
+    agent.submit("Work.").unwrap();
+    let cancel = Cancel::new();
+    let (reports, ()) = tokio::join!(agent.run(&cancel), async {
+        held.started.cancelled().await;
+        held.released.cancel();
+    });
+    reports.unwrap();
+    let log = bench.log(agent.session().id());
+    assert_eq!(
+        kinds_from(&log, 11)[..8],
+        [
+            "tool/call",
+            "tool/call",
+            "tool/result",
+            "tool/result",
+            "tool/call",
+            "tool/result",
+            "tool/call",
+            "tool/result",
+        ]
+    );
+}
+
+/// A hook that does something when a call comes.
+struct Before(&'static str, Box<dyn Fn() + Send + Sync>);
+
+impl Before {
+    fn call(id: &'static str, then: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self(id, Box::new(then)))
+    }
+}
+
+impl std::fmt::Debug for Before {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Before")
+    }
+}
+
+#[async_trait]
+impl AgentHook for Before {
+    async fn pre_execute(
+        &self,
+        _: &StepContext<'_>,
+        call: &ProposedCall<'_>,
+    ) -> Result<Gate, HookError> {
+        if call.call_id == self.0 {
+            (self.1)();
+        }
+        Ok(Gate::Allow)
+    }
+}
+
+/// A hook that holds calls before they run, or after that.
+#[derive(Debug, Default)]
+struct Slow {
+    before: CancellationToken,
+    entered: CancellationToken,
+    after: CancellationToken,
+    reviewing: CancellationToken,
+}
+
+#[async_trait]
+impl AgentHook for Slow {
+    async fn pre_execute(
+        &self,
+        _: &StepContext<'_>,
+        call: &ProposedCall<'_>,
+    ) -> Result<Gate, HookError> {
+        if call.call_id == "b" {
+            self.entered.cancel();
+            self.before.cancelled().await;
+        }
+        Ok(Gate::Allow)
+    }
+
+    async fn post_execute(
+        &self,
+        _: &StepContext<'_>,
+        call: &ProposedCall<'_>,
+        _: &Result<ToolOutput, ToolError>,
+    ) -> Result<PostExecute, HookError> {
+        if call.call_id == "a" {
+            self.reviewing.cancel();
+            self.after.cancelled().await;
+        }
+        Ok(PostExecute::default())
+    }
+}
+
+#[tokio::test]
+async fn calls_are_prepared_one_at_a_time_and_those_that_run_go_on_meanwhile() {
+    let bench = Bench::new();
+    let slow = Arc::new(Slow::default());
+    slow.after.cancel();
+    let held = bench.work.hold("a");
+    let mut agent = Scene::new(&bench).hook(Arc::clone(&slow) as _).agent(&[
+        ("a", "look", "{}"),
+        ("b", "look", "{}"),
+        ("c", "look", "{}"),
+    ]);
+    agent.submit("Look.").unwrap();
+    let live = agent.session().clone();
+    let cancel = Cancel::new();
+    let (reports, ()) = tokio::join!(agent.run(&cancel), async {
+        held.started.cancelled().await;
+        slow.entered.cancelled().await;
+        held.released.cancel();
+        while results(&live.log()).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(all(&live.log(), &EventKind::ToolCall).len(), 2, "c waits");
+        slow.before.cancel();
+    });
+    reports.unwrap();
+    let ids: Vec<_> = results(&live.log()).into_iter().map(|one| one.0).collect();
+    assert_eq!(ids, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn a_slow_review_holds_up_results_behind_it_and_no_call_that_runs() {
+    let bench = Bench::new();
+    let slow = Arc::new(Slow::default());
+    slow.before.cancel();
+    let held = bench.work.hold("b");
+    let mut agent = Scene::new(&bench).hook(Arc::clone(&slow) as _).agent(&[
+        ("a", "look", "{}"),
+        ("b", "look", "{}"),
+        ("c", "check", "{}"),
+    ]);
+    agent.submit("Look.").unwrap();
+    let live = agent.session().clone();
+    let cancel = Cancel::new();
+    let (reports, ()) = tokio::join!(agent.run(&cancel), async {
+        slow.reviewing.cancelled().await;
+        held.released.cancel();
+        while !bench.work.done().contains(&"end b".to_owned()) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(results(&live.log()), []);
+        assert!(!bench.work.runs().contains_key("c"), "it runs alone");
+        slow.after.cancel();
+    });
+    reports.unwrap();
+    let ids: Vec<_> = results(&live.log()).into_iter().map(|one| one.0).collect();
+    assert_eq!(ids, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_being_prepared_when_the_turn_is_cancelled_never_began() {
+    let bench = Bench::new();
+    let slow = Arc::new(Slow::default());
+    slow.after.cancel();
+    let mut agent = Scene::new(&bench).hook(Arc::clone(&slow) as _).agent(&[
+        ("a", "change", "{}"),
+        ("b", "change", "{}"),
+        ("c", "change", "{}"),
+    ]);
+    agent.submit("Work.").unwrap();
+    let cancel = Cancel::new();
+    let (reports, ()) = tokio::join!(agent.run(&cancel), async {
+        slow.entered.cancelled().await;
+        cancel.cancel(CancelCause::User);
+    });
+    reports.unwrap();
+    let log = bench.log(agent.session().id());
+    let text = "Error: tool call aborted before dispatch";
+    assert_eq!(
+        results(&log),
+        [
+            result("a", "", "a is done"),
+            result("b", "ABORTED_BEFORE_DISPATCH", text),
+            result("c", "ABORTED_BEFORE_DISPATCH", text),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_a_call_wanted_said_waits_when_the_turn_was_cancelled() {
+    let bench = Bench::new();
+    let held = bench.work.hold("a");
+    let late = Probe::new(
+        "late",
+        |_| Ok(ToolOutput::text("fine").with_context("late")),
+    )
+    .with_effects(Effects::ReadOnly)
+    .running(|| Concurrency::Parallel);
+    let attached = bench.create();
+    let setup = Scene::new(&bench)
+        .tool(late)
+        .setup(&[("a", "look", r#"{"deaf":true}"#), ("b", "late", "{}")]);
+    let agent = Agent::new(attached, setup);
+    agent.followup("Work.").unwrap();
+    held.started.cancelled().await;
+    agent.cancel(CancelCause::User, Queue::Clear).unwrap();
+    held.released.cancel();
+    agent.when_idle().await;
+    let log = agent.session().log();
+    let waiting = log.pending_input().next_step();
+    assert_eq!(waiting.len(), 1);
+    assert!(waiting[0].contains("late"), "{}", waiting[0]);
+    assert_eq!(endings(&log), ["aborted"]);
+    agent.flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn storage_that_fails_ends_the_round_and_what_never_started_is_answered_with_the_step() {
+    let bench = Bench::new();
+    let held = bench.work.hold("a");
+    let mut agent = bench.scripted(vec![
+        calls([
+            ("a", "look", "{}"),
+            ("b", "change", "{}"),
+            ("c", "change", "{}"),
+        ]),
+        says("Done."),
+    ]);
+    agent.submit("Work.").unwrap();
+    let cancel = Cancel::new();
+    let (reports, ()) = tokio::join!(agent.run(&cancel), async {
+        held.started.cancelled().await;
+        // What comes to the disk next is the flush ahead of the second call.
+        bench.disk.fail(1..=1);
+        held.released.cancel();
+    });
+    reports.unwrap_err();
+    agent.flush().unwrap();
+    let log = bench.log(agent.session().id());
+    let codes: Vec<_> = results(&log)
+        .into_iter()
+        .map(|one| (one.0, one.1))
+        .collect();
+    let expected = [
+        ("a", ""),
+        ("b", "ABORTED_BEFORE_DISPATCH"),
+        ("c", "TOOL_NOT_STARTED"),
+    ];
+    assert_eq!(
+        codes,
+        expected.map(|(id, code)| (id.to_owned(), code.to_owned()))
+    );
+    assert_eq!(all(&log, &EventKind::ToolCall).len(), 2);
+    assert_eq!(endings(&log), ["error"]);
 }

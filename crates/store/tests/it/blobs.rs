@@ -1,6 +1,7 @@
 //! Blobs: stored once, never changed, verified when they are read.
 
 use std::fs;
+use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use offshoot_format::Container;
@@ -99,6 +100,95 @@ fn a_fault_at_any_step_leaves_no_blob_or_a_whole_one() {
             assert_eq!(sound.put(b"some bytes", NOW).unwrap(), id);
             if disk.steps() <= step {
                 assert!(put.is_ok() && step > 15, "only {step} steps");
+                break;
+            }
+        }
+    }
+}
+
+/// Writes these pieces as one blob.
+fn piecewise(blobs: &Blobs, pieces: &[&str]) -> Result<BlobId, Box<dyn std::error::Error>> {
+    let mut writer = blobs.begin(1_000)?;
+    for piece in pieces {
+        writer.write_all(piece.as_bytes())?;
+    }
+    Ok(writer.finish(NOW)?)
+}
+
+#[test]
+fn a_blob_may_come_piece_by_piece_and_is_the_same_one() {
+    let home = Home::new();
+    let blobs = blobs(&home);
+    let id = piecewise(&blobs, &["some ", "", "bytes"]).unwrap();
+    assert_eq!(id, BlobId::of(b"some bytes"));
+    let once = home.tree();
+    assert_eq!(blobs.put(b"some bytes", NOW).unwrap(), id);
+    assert_eq!(piecewise(&blobs, &["some bytes"]).unwrap(), id);
+    assert_eq!(piecewise(&blobs, &[]).unwrap(), BlobId::of(b""));
+    fs::remove_file(blobs.path(&BlobId::of(b""))).unwrap();
+    assert_eq!(home.tree(), once, "and nothing else is left");
+}
+
+#[test]
+fn a_blob_that_is_not_finished_leaves_nothing() {
+    let home = Home::new();
+    let blobs = blobs(&home);
+    let mut writer = blobs.begin(1_000).unwrap();
+    writer.write_all(b"some bytes").unwrap();
+    assert_eq!(home.tree().len(), 2);
+    drop(writer);
+    assert_eq!(home.tree(), [("blobs/".to_owned(), Vec::new())].into());
+}
+
+#[test]
+fn a_blob_does_not_grow_beyond_what_was_allowed_and_is_none_after_that() {
+    let home = Home::new();
+    let blobs = blobs(&home);
+    let mut writer = blobs.begin(4).unwrap();
+    writer.write_all(b"1234").unwrap();
+    let error = writer.write_all(b"5").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
+    assert_eq!(error.to_string(), "it would be longer than 4 bytes");
+    assert_eq!(
+        writer.write(b"").unwrap_err().to_string(),
+        "an earlier write failed"
+    );
+    assert_eq!(code(writer.finish(NOW)), "IO_ERROR");
+    assert_eq!(home.tree(), [("blobs/".to_owned(), Vec::new())].into());
+}
+
+#[test]
+fn a_damaged_blob_is_not_replaced_by_one_that_comes_piece_by_piece() {
+    let home = Home::new();
+    let blobs = blobs(&home);
+    let id = blobs.put(b"x", NOW).unwrap();
+    write(&blobs.path(&id), "y");
+    let mut writer = blobs.begin(1).unwrap();
+    writer.write_all(b"x").unwrap();
+    assert_eq!(code(writer.finish(NOW)), "BLOB_DAMAGED");
+    assert_eq!(fs::read_to_string(blobs.path(&id)).unwrap(), "y");
+    assert_eq!(home.tree().len(), 2);
+}
+
+#[test]
+fn a_fault_at_any_step_of_a_blob_in_pieces_leaves_no_blob_or_a_whole_one() {
+    let pieces = ["some ", "bytes"];
+    let id = BlobId::of(b"some bytes");
+    for fault in [Fault::Once, Fault::Forever] {
+        for step in 0.. {
+            let home = Home::new();
+            let disk = FaultyDisk::new(fault, step);
+            let sound = blobs(&home);
+            let faulty = Blobs::on(sound.dir(), disk.clone());
+            let written = piecewise(&faulty, &pieces);
+            match (&written, sound.get(&id)) {
+                (_, Ok(bytes)) => assert_eq!(bytes, b"some bytes"),
+                (Err(_), Err(error)) => assert_eq!(error.code(), "BLOB_NOT_FOUND"),
+                (Ok(_), Err(error)) => panic!("step {step}: {error}"),
+            }
+            assert_eq!(piecewise(&sound, &pieces).unwrap(), id);
+            if disk.steps() <= step {
+                assert!(written.is_ok() && step > 10, "only {step} steps");
                 break;
             }
         }

@@ -289,6 +289,13 @@ fn a_blob_stays_as_long_as_anything_names_it() {
     home.put_log("raw", Container::Raw, raw);
     let packed = log("packed", Container::Zstd, "in a packed log");
     home.put_log("packed", Container::Zstd, &packed);
+    let by_path = blobs.path(&blob("named by its path"));
+    let result = format!(
+        r#"{{"type":"note/x","seq":0,"time":5,"data":{{"text":"all of it is in `{}`"}},"ignorable":true}}"#,
+        by_path.display()
+    );
+    let spilled = file_bytes(Container::Zstd, &header("spilled"), &[&[event(&result)]]);
+    home.put_log("spilled", Container::Zstd, spilled);
     // An older generation, a file of the obsolete layout, a damaged log, a torn one, one of the future.
     let older = format!("{{\"x\":\"{}\"}}\n", blob("in an older log"));
     write(&home.dir("packed").join("session.jsonl"), older);
@@ -345,6 +352,7 @@ fn a_blob_stays_as_long_as_anything_names_it() {
         "in a base",
         "in a branch",
         "in the trash",
+        "named by its path",
     ]
     .map(blob)
     .into();

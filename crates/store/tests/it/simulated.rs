@@ -1,5 +1,6 @@
 //! Every operation of a scenario fails, does half, lies, or is the last one: what was acknowledged is there afterwards.
 
+mod blobs;
 mod disk;
 mod image;
 mod ledger;

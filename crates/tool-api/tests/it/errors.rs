@@ -82,3 +82,14 @@ fn answers_are_logged_by_the_names_of_the_format() {
         ]
     );
 }
+
+#[test]
+fn a_denial_is_a_reason_and_nothing_for_machines() {
+    let denied = ToolError::denied("not today");
+    assert!(denied.is_denial());
+    assert_eq!(
+        (denied.name(), denied.code(), &*denied.model_text()),
+        ("", "", "Error: not today")
+    );
+    assert!(!ToolError::aborted().is_denial());
+}
