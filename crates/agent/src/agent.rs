@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::AgentError;
 use crate::cancel::Cancel;
-use crate::core::{Core, Route};
+use crate::core::Core;
 use crate::driver::Driver;
 use crate::events::CancelCause;
 use crate::inbox::{self, Clear, InboxTarget, Pending};
@@ -29,6 +29,7 @@ use crate::running::{EndOfMaintenance, Shared};
 use crate::service::Attached;
 use crate::setup::AgentSetup;
 use crate::subscription::{Snapshot, Subscription};
+use crate::titles::rename;
 
 /// Whether input makes an idle agent run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -275,7 +276,21 @@ impl Agent {
 
     /// Calls another model, or the same one otherwise, from the next request on.
     pub fn set_model(&self, model: Arc<dyn Model>, call: CallConfig) {
-        self.core().set_route(Route { model, call });
+        self.core().set_route(model, call);
+    }
+
+    /// Calls the session what a person wants it called: no model renames it any more.
+    ///
+    /// # Errors
+    /// As [`rename`](crate::rename).
+    pub fn rename(&self, title: &str) -> Result<(), AgentError> {
+        let core = self.core();
+        rename(&core.session, title, core.env.now()).map(drop)
+    }
+
+    /// Waits until a model that was asked for a title has answered, which takes a minute at most.
+    pub async fn titled(&self) {
+        self.core().titling.wait().await;
     }
 
     /// Makes everything logged so far durable.

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use offshoot_model::{CallConfig, Model};
-use offshoot_session::{EventKind, LiveSession, LogOffset, SessionStore};
+use offshoot_session::{EventKind, LiveSession, LogOffset, SessionId, SessionStore};
+use offshoot_store::ReadSession;
 
 use crate::AgentError;
 use crate::env::Env;
@@ -13,6 +14,7 @@ use crate::inbox::Said;
 use crate::notices::{AgentObserver, Notice};
 use crate::recorder::Recorder;
 use crate::service::Live;
+use crate::titles::Titling;
 
 pub(crate) struct Core {
     pub(crate) session: LiveSession,
@@ -22,6 +24,7 @@ pub(crate) struct Core {
     live: Mutex<Option<Live>>,
     pub(crate) env: Env,
     pub(crate) feed: Arc<Feed>,
+    pub(crate) titling: Titling,
     route: Mutex<Route>,
     /// Taken with the session held.
     said: Mutex<Said>,
@@ -32,6 +35,8 @@ pub(crate) struct Core {
 pub(crate) struct Route {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) call: CallConfig,
+    /// How often somebody has chosen before.
+    pub(crate) choice: u64,
 }
 
 /// A turn whose start is in the log.
@@ -58,6 +63,7 @@ impl Core {
             live: Mutex::new(Some(live)),
             env,
             feed: Arc::new(feed),
+            titling: Titling::default(),
             route: Mutex::new(route),
             said: Mutex::default(),
         }
@@ -72,8 +78,19 @@ impl Core {
         route.clone()
     }
 
-    pub(crate) fn set_route(&self, route: Route) {
-        *self.route.lock().unwrap_or_else(PoisonError::into_inner) = route;
+    pub(crate) fn set_route(&self, model: Arc<dyn Model>, call: CallConfig) {
+        let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
+        let choice = route.choice + 1;
+        *route = Route {
+            model,
+            call,
+            choice,
+        };
+    }
+
+    /// A session as it is stored, if it can be read.
+    pub(crate) fn read_stored(&self, id: &SessionId) -> Option<ReadSession> {
+        self.live().as_ref()?.read(id)
     }
 
     /// Logs the start of the next turn. `None` if one is open that somebody has abandoned: that has to be closed first.

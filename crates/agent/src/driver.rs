@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use offshoot_model::{CallConfig, Failure, Model, Usage};
 use offshoot_session::{EventDraft, LiveSession, StepRef};
-use offshoot_tool_api::{Spill, ToolRegistry};
+use offshoot_tool_api::{Instructions, Spill, ToolRegistry};
 
 use crate::AgentError;
 use crate::answer::Answer;
 use crate::approver::Approver;
 use crate::cancel::Cancel;
+use crate::context::{ForkOrigin, Surroundings};
 use crate::core::{Core, Route};
 use crate::env::Env;
 use crate::events::{CancelCause, Header, TurnEndReason};
@@ -18,9 +19,11 @@ use crate::inbox::{self, InboxTarget};
 use crate::input::Input;
 use crate::permission::Permissions;
 use crate::phase::TurnWent;
+use crate::reconstruct::Reconstruction;
 use crate::recorder::Recorder;
 use crate::service::Attached;
 use crate::setup::{AgentConfig, AgentSetup};
+use crate::titles::TitleModel;
 
 /// What came of a turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +53,18 @@ pub struct Driver {
     pub(crate) permissions: Permissions,
     /// The header that the last request of this agent went out with; `None` before its first one.
     pub(crate) header: Option<Header>,
+    /// Which choice of a model that request followed.
+    pub(crate) seeded: Option<u64>,
+    /// The choice that counts now.
+    pub(crate) route: u64,
+    /// What the request is made with that is under way.
+    pub(crate) calling: CallConfig,
+    pub(crate) instructions: Option<Arc<dyn Instructions>>,
+    pub(crate) titles: Option<TitleModel>,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) origin: ForkOrigin,
+    /// The log so far, read by another path; empty unless requests are verified.
+    pub(crate) rebuilt: Reconstruction,
     /// The surface's generation at the last request, or when the agent was attached.
     pub(crate) generation: u64,
     /// Somebody who joined in the step wants its request to begin a new series.
@@ -154,6 +169,12 @@ impl From<HookError> for StepFailure {
     }
 }
 
+impl From<Failure> for StepFailure {
+    fn from(failure: Failure) -> Self {
+        Self::Model(failure)
+    }
+}
+
 impl<E: Into<AgentError>> From<E> for StepFailure {
     fn from(error: E) -> Self {
         Self::Driver(error.into())
@@ -169,6 +190,7 @@ impl Driver {
             writer,
             recording,
             registry: _,
+            origin,
         } = attached;
         let AgentSetup {
             model,
@@ -180,6 +202,8 @@ impl Driver {
             observer,
             on_durable,
             spill,
+            instructions,
+            titles,
         } = setup;
         let session = live.session.clone();
         let recorder = {
@@ -195,6 +219,7 @@ impl Driver {
         let route = Route {
             model: Arc::clone(&model),
             call: config.call.clone(),
+            choice: 0,
         };
         let core = Core::new(recorder.clone(), live, env.clone(), observer, route);
         // A log that refuses this refuses the next turn as well, and that is where it is said.
@@ -212,6 +237,14 @@ impl Driver {
             spill,
             permissions,
             header: None,
+            seeded: None,
+            route: 0,
+            calling: CallConfig::default(),
+            instructions,
+            titles,
+            surroundings: Surroundings::default(),
+            origin: *origin,
+            rebuilt: Reconstruction::new(),
             generation,
             series: false,
             usage: None,
@@ -244,13 +277,23 @@ impl Driver {
 
     /// Calls another model, or the same one otherwise, from the next request on.
     pub fn set_model(&mut self, model: Arc<dyn Model>, call: CallConfig) {
-        self.core.set_route(Route { model, call });
+        self.core.set_route(model, call);
     }
 
     pub(crate) fn take_route(&mut self) {
-        let Route { model, call } = self.core.route();
+        let Route {
+            model,
+            call,
+            choice,
+        } = self.core.route();
         self.model = model;
         self.config.call = call;
+        self.route = choice;
+    }
+
+    /// Gives the model other tools, from the next step on.
+    pub fn set_tools(&mut self, tools: ToolRegistry) {
+        self.tools = tools;
     }
 
     pub(crate) fn hook_context<'a>(&'a self, at: StepRef, cancel: &'a Cancel) -> StepContext<'a> {

@@ -46,6 +46,9 @@ pub enum AgentError {
     /// No provider would accept the conversation going on. Nothing was written.
     #[error("the session cannot be continued: {0}")]
     NotContinuable(#[from] NotContinuable),
+    /// Not a title.
+    #[error("the session cannot be called that: {0}")]
+    InvalidTitle(&'static str),
     /// A message without text. No provider accepts one.
     #[error("a message needs text")]
     EmptyMessage,
@@ -110,6 +113,7 @@ impl AgentError {
             Self::Unsettled { refused, .. } => refused.code(),
             Self::Both { first, .. } => first.code(),
             Self::Busy(_) => "BUSY",
+            Self::InvalidTitle(_) => "INVALID_TITLE",
             Self::EmptyMessage => "EMPTY_MESSAGE",
             Self::Worker(_) => "STORAGE_THREAD_FAILED",
         }
@@ -174,6 +178,17 @@ pub enum RequestError {
         /// Why not.
         reason: String,
     },
+    /// A request that was built is not the one that the log amounts to. It was not sent.
+    #[error(
+        "the request at event {seq} is not what the log says: byte {byte} of its JSON is the first to differ from the request \
+         rebuilt from the log's text"
+    )]
+    Mismatch {
+        /// The length of the log.
+        seq: Seq,
+        /// The first byte that differs, from 0.
+        byte: usize,
+    },
     /// There are fewer requests than that.
     #[error("the session made {made} requests; there is no request {asked}")]
     NoSuchRequest {
@@ -191,6 +206,7 @@ impl RequestError {
         match self {
             Self::NoHeader(_) => "NO_REQUEST_HEADER",
             Self::Message { .. } => "UNSENDABLE_MESSAGE",
+            Self::Mismatch { .. } => "REQUEST_MISMATCH",
             Self::NoSuchRequest { .. } => "NO_SUCH_REQUEST",
         }
     }

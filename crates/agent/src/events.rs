@@ -3,7 +3,7 @@
 use offshoot_model::{
     CallConfig, ContentBlock, Failure, ReplayState, StreamRecord, ToolSpec, Usage,
 };
-use offshoot_session::{Event, EventDraft, EventKind, Seq, StepRef};
+use offshoot_session::{Event, EventDraft, EventKind, StepRef};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -154,20 +154,6 @@ pub(crate) struct SourceKind {
     pub(crate) kind: &'static str,
 }
 
-/// The source of a runtime-context snapshot. Read back to see whether the context has changed.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct SnapshotSource {
-    pub(crate) kind: String,
-    pub(crate) form: String,
-    pub(crate) sections: Vec<Section>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Section {
-    pub(crate) name: String,
-    pub(crate) text: String,
-}
-
 #[derive(Serialize)]
 pub(crate) struct SystemMessage<'a> {
     pub(crate) turn: u64,
@@ -185,10 +171,33 @@ pub(crate) struct SystemBody<'a> {
 
 /// `request/header`: read back to see whether the next request differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Header {
     pub(crate) config: CallConfig,
+    #[serde(default, skip_serializing_if = "AdapterFlags::is_empty")]
+    pub(crate) adapter_defaults: AdapterFlags,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tools: Vec<ToolSpec>,
+}
+
+/// Which members of the configuration the provider has filled in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AdapterFlags {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) reasoning_effort: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) max_tokens: bool,
+}
+
+impl AdapterFlags {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "the signature is serde's"
+    )]
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Deserialize)]
@@ -212,17 +221,9 @@ pub(crate) struct RequestContext {
     pub(crate) model: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u64>,
-    /// Never written by this driver; other writers' contexts differ from ours by it.
+    /// `in-history`: a changed system prompt is another message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) system_prompt_update: Option<String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct SessionTitle {
-    pub(crate) title: String,
-    pub(crate) message_seqs: [Seq; 1],
-    pub(crate) source: SourceKind,
 }
 
 #[derive(Serialize)]

@@ -16,7 +16,8 @@ use crate::input::Input;
 /// Something that joins in a turn. Every question has an answer by default: nothing is changed.
 #[async_trait]
 pub trait AgentHook: Send + Sync + fmt::Debug {
-    /// Before a step: which messages enter it. `entering` is what was claimed, then the runtime context if it has changed.
+    /// Before a step: which messages enter it. `entering` is what was claimed, then what has changed of the project's
+    /// instructions and of the runtime context.
     ///
     /// # Errors
     /// The turn ends with this error.

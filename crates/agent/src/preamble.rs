@@ -1,77 +1,140 @@
-//! What is logged before a request, so that the request is a function of the log: the system prompt, the messages that
-//! join, the header, and what is known of the route (`reference/agent.md` §1.5 to §1.8, V4).
+//! What is logged before a request, so that the request is a function of the log: configuration and tools, the messages
+//! that join, and what is known of the route (`reference/agent.md` §1.5 and §1.6, V4).
 
 use std::sync::Arc;
 
-use offshoot_model::{ContentBlock, PreparedCall, ToolSpec};
+use offshoot_model::{CallConfig, Failure, PreparedCall};
 use offshoot_session::{Event, EventKind, StepRef};
 
-use crate::driver::Driver;
+use crate::AgentError;
+use crate::cancel::Cancel;
+use crate::driver::{Driver, StepFailure};
 use crate::events::{
-    Header, RequestContext, RequestHeader, SessionTitle, SourceKind, StoredHeader, SystemBody,
-    SystemMessage, TextBlock, logged, one_line, read, shown,
+    AdapterFlags, Header, RequestContext, RequestHeader, StoredHeader, logged, read, shown,
 };
 use crate::input::Input;
-use crate::{AgentError, prompt};
+use crate::{tool_order, tools_told};
+
+/// The stable code of a request that nobody says where to send.
+const NO_MODEL: &str = "NO_MODEL";
+
+/// A request before anything of it is logged.
+pub(crate) struct Prepared {
+    pub(crate) call: PreparedCall,
+    header: Header,
+    /// Whether the request does not extend the one before, as far as that is known before the prompt is logged.
+    starts_series: bool,
+}
 
 impl Driver {
-    /// The prompt is logged once, ahead of everything the model sees.
-    pub(crate) fn log_prompt(&self, at: StepRef) -> Result<(), AgentError> {
-        if !self.session.log().surface().is_empty() {
-            return Ok(());
+    /// The configuration of the next request, as the hooks want it and with what the provider makes of it.
+    pub(crate) async fn prepare(
+        &mut self,
+        at: StepRef,
+        cancel: &Cancel,
+    ) -> Result<Prepared, StepFailure> {
+        let mut config = self.seed();
+        for hook in &self.hooks {
+            config = hook.request(&self.hook_context(at, cancel), config).await?;
         }
-        let text = self.config.system_prompt.as_str();
-        let content = if text.is_empty() {
-            Vec::new()
-        } else {
-            vec![TextBlock::new(text)]
+        if config.provider.is_empty() || config.model.is_empty() {
+            let session = self.session.id();
+            let message = format!("the agent of `{session}` has no provider and model to call");
+            return Err(StepFailure::Model(Failure::new(NO_MODEL, message)));
+        }
+        // Who cancels now is heard before the model is called: what was claimed is logged first, so that it is not lost.
+        let call = self.model.prepare(&config).map_err(StepFailure::Model)?;
+        let tools = tool_order::ordered(&self.tools, self.config.context.tool_order.as_deref())?;
+        let header = Header::new(&call, tools);
+        let log = self.session.log();
+        let tools_changed = || match &self.header {
+            Some(last) => last.tools != header.tools,
+            None => log
+                .request_header()
+                .and_then(|event| read::<StoredHeader>(event))
+                .is_some_and(|last| last.header.tools != header.tools),
         };
-        let message = SystemBody {
-            id: self.env.fresh_id(),
-            role: "system",
-            source: SourceKind {
-                kind: "system-prompt",
+        let starts_series = self.series
+            || log.surface().content_generation() != self.generation
+            || (!call.info.tool_updates && tools_changed());
+        self.calling = header.config.clone();
+        Ok(Prepared {
+            call,
+            header,
+            starts_series,
+        })
+    }
+
+    /// What the hooks are given: what was chosen, at first and whenever something else is chosen; later what the last request
+    /// was made with, apart from what the provider had filled in.
+    fn seed(&self) -> CallConfig {
+        let chosen = self.config.call.clone();
+        match &self.header {
+            Some(last) if self.seeded == Some(self.route) => {
+                let mut config = last.config.clone();
+                if last.adapter_defaults.reasoning_effort {
+                    config.reasoning_effort = None;
+                }
+                if last.adapter_defaults.max_tokens {
+                    config.max_tokens = None;
+                }
+                config
+            }
+            Some(_) => chosen,
+            None => CallConfig {
+                reasoning_effort: chosen.reasoning_effort.or_else(|| self.stored_effort()),
+                ..chosen
             },
-            content,
-        };
-        let data = SystemMessage {
-            turn: at.turn,
-            step: at.step,
-            message,
-        };
-        self.append(shown(EventKind::SystemMessage, &data))?;
-        Ok(())
+        }
+    }
+
+    /// How hard the model of a session thought before it was opened, if somebody had asked for that and it is still the same
+    /// model.
+    fn stored_effort(&self) -> Option<String> {
+        let log = self.session.log();
+        let StoredHeader { header } = read(log.request_header()?)?;
+        let chosen = &self.config.call;
+        let same = header.config.provider == chosen.provider && header.config.model == chosen.model;
+        let asked_for = !header.adapter_defaults.reasoning_effort;
+        header.config.reasoning_effort.filter(|_| same && asked_for)
+    }
+
+    /// Logs everything that the next request is made of. Returns the events of the messages that join.
+    pub(crate) fn log_preamble(
+        &mut self,
+        at: StepRef,
+        prepared: Prepared,
+        entering: &[Input],
+    ) -> Result<(PreparedCall, Vec<Arc<Event>>), AgentError> {
+        let Prepared {
+            call,
+            header,
+            starts_series,
+        } = prepared;
+        self.log_prompt(at, call.info.system_prompt_in_history, starts_series)?;
+        let prompts = self.log_messages(entering)?;
+        self.log_header(at, header, call.info.tool_updates)?;
+        self.log_context(&call)?;
+        Ok((call, prompts))
     }
 
     /// The very text that was queued becomes the message: nothing of it is written anew.
-    pub(crate) fn log_messages(&self, entering: &[Input]) -> Result<Vec<Arc<Event>>, AgentError> {
+    fn log_messages(&self, entering: &[Input]) -> Result<Vec<Arc<Event>>, AgentError> {
         let messages = entering
             .iter()
             .map(|input| self.append(shown(EventKind::UserMessage, &input.raw())));
         messages.collect()
     }
 
-    /// What the model has to be told of the world before it goes on, if its picture is out of date.
-    pub(crate) fn runtime_context(&self) -> Option<Input> {
-        let log = self.session.log();
-        let cwd = self.session.header().cwd;
-        prompt::context_update(&log, cwd.as_deref(), &self.env)
-    }
-
     /// Logs the header when the next request differs from what the log says, and whenever this agent starts or a series
-    /// of requests that share a prefix starts anew.
-    pub(crate) fn log_header(&mut self, prepared: &PreparedCall) -> Result<(), AgentError> {
+    /// of requests that share a prefix starts anew; and what the model has to be told of tools that have changed.
+    fn log_header(
+        &mut self,
+        at: StepRef,
+        header: Header,
+        tool_updates: bool,
+    ) -> Result<(), AgentError> {
         let log = self.session.log();
-        let specs = self.tools.specs().map(|spec| ToolSpec {
-            name: spec.name.clone(),
-            description: spec.description.clone(),
-            parameters: one_line(spec.parameters.clone()).into(),
-            defer_loading: None,
-        });
-        let header = Header {
-            config: prepared.config.clone(),
-            tools: specs.collect(),
-        };
         let generation = log.surface().content_generation();
         let new_series = std::mem::take(&mut self.series) || generation != self.generation;
         let reason = match log.request_header() {
@@ -82,26 +145,35 @@ impl Driver {
             Some(_) => None,
         };
         if let Some(reason) = reason {
-            let starts_series = new_series && reason != "series";
+            let told = (tool_updates && !new_series)
+                .then(|| tools_told::change(&log, &header.tools))
+                .flatten();
             let data = RequestHeader {
                 header: &header,
                 reason,
-                starts_series,
+                starts_series: new_series && reason != "series",
             };
-            self.append(logged(EventKind::RequestHeader, &data))?;
+            let seq = self.append(logged(EventKind::RequestHeader, &data))?.seq();
+            if let Some(change) = told {
+                self.log_tool_change(at, &change, seq)?;
+            }
         }
         self.header = Some(header);
+        self.seeded = Some(self.route);
         self.generation = generation;
         Ok(())
     }
 
-    pub(crate) fn log_context(&self, prepared: &PreparedCall) -> Result<(), AgentError> {
-        let call = &prepared.config;
+    /// What is known of the route: when it differs from what was known, also when something is no longer known.
+    fn log_context(&self, call: &PreparedCall) -> Result<(), AgentError> {
         let context = RequestContext {
-            provider: call.provider.clone(),
-            model: call.model.clone(),
-            context_window: prepared.info.context_window,
-            system_prompt_update: None,
+            provider: call.config.provider.clone(),
+            model: call.config.model.clone(),
+            context_window: call.info.context_window,
+            system_prompt_update: call
+                .info
+                .system_prompt_in_history
+                .then(|| "in-history".to_owned()),
         };
         let log = self.session.log();
         let known = log
@@ -112,35 +184,6 @@ impl Driver {
         }
         Ok(())
     }
-
-    /// A conversation is named after the first thing that a person asked in it.
-    pub(crate) fn log_title(&self, prompts: &[Arc<Event>]) -> Result<(), AgentError> {
-        let named = |event: &Arc<Event>| *event.kind() == EventKind::SessionTitle;
-        if self.session.log().events().any(named) {
-            return Ok(());
-        }
-        let by_person = |event: &&Arc<Event>| {
-            let message = event.body().message();
-            message.is_some_and(|message| &*message.source == "user")
-        };
-        let Some(event) = prompts.iter().find(by_person) else {
-            return Ok(());
-        };
-        let message = read::<offshoot_model::Message>(event);
-        let text = message
-            .map(|message| text_of(&message.content))
-            .unwrap_or_default();
-        if let Some(title) = prompt::fallback_title(&text) {
-            let source = SourceKind { kind: "fallback" };
-            let data = SessionTitle {
-                title,
-                message_seqs: [event.seq()],
-                source,
-            };
-            self.append(logged(EventKind::SessionTitle, &data))?;
-        }
-        Ok(())
-    }
 }
 
 /// Whether the stored header is this one. One that cannot be read is another.
@@ -148,10 +191,24 @@ fn says(stored: &Event, header: &Header) -> bool {
     read::<StoredHeader>(stored).is_some_and(|stored| stored.header == *header)
 }
 
-fn text_of(blocks: &[ContentBlock]) -> String {
-    let texts = blocks.iter().filter_map(|block| match block {
-        ContentBlock::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join(" ")
+impl Header {
+    /// In its canonical form: what is empty, or no number, is absent.
+    fn new(call: &PreparedCall, tools: Vec<offshoot_model::ToolSpec>) -> Self {
+        let mut config = call.config.clone();
+        config.stop = config.stop.filter(|stop| !stop.is_empty());
+        config.temperature = config
+            .temperature
+            .filter(|temperature| temperature.is_finite());
+        config.reasoning_effort = config.reasoning_effort.filter(|effort| !effort.is_empty());
+        let defaults = call.adapter_defaults;
+        let adapter_defaults = AdapterFlags {
+            reasoning_effort: defaults.reasoning_effort && config.reasoning_effort.is_some(),
+            max_tokens: defaults.max_tokens && config.max_tokens.is_some(),
+        };
+        Self {
+            config,
+            adapter_defaults,
+            tools,
+        }
+    }
 }

@@ -1,15 +1,17 @@
-//! What the model is told before the conversation: the system prompt, and where it works.
+//! The system prompt, which is part of the history (`reference/agent.md` §1.7, V4).
 //!
-//! Both are history. The prompt of a conversation is logged with its first step and stays: rewriting it would throw away
-//! the provider's prefix cache, and in a fork it would change what the inherited words answered to. The working directory
-//! is a message of its own, repeated only when it differs from the last one the model still sees.
+//! It is the first node of the surface. How another one is said depends on the route: as a later message, if the provider
+//! takes it so and the request extends the one before; else in place of the first one. Of the later ones those without
+//! text are asleep, so the last one that says something counts, or else the first node.
 
 use offshoot_model::ContentBlock;
-use offshoot_session::{EventKind, EventLog};
+use offshoot_session::{Event, EventDraft, EventKind, EventLog, Seq, StepRef, SurfaceOp};
+use serde::Deserialize;
 
-use crate::env::Env;
-use crate::events::{Section, SnapshotSource, read, row_text};
-use crate::input::Input;
+use crate::AgentError;
+use crate::context::SystemPromptPolicy;
+use crate::driver::Driver;
+use crate::events::{SourceKind, SystemBody, SystemMessage, TextBlock, read, shown};
 
 /// The system prompt of a session that names none.
 pub const DEFAULT_SYSTEM_PROMPT: &str = "\
@@ -21,101 +23,116 @@ You are Offshoot, an agent that works on a person's files through tools.
 - A result may say that a call's outcome is unknown, because the process ended or the conversation was branched off \
 while it ran. Then find out what is true now before you repeat anything that changes something.";
 
-const CWD_SECTION: &str = "working-directory:current";
-
-fn sections(cwd: &str) -> Vec<Section> {
-    let text = format!("Current working directory: {cwd}");
-    vec![Section {
-        name: CWD_SECTION.to_owned(),
-        text,
-    }]
-}
-
-/// The runtime-context message to add, if the model's picture is out of date.
-pub(crate) fn context_update(log: &EventLog, cwd: Option<&str>, env: &Env) -> Option<Input> {
-    let sections = sections(cwd?);
-    #[derive(serde::Deserialize)]
-    struct WithSource {
-        source: SnapshotSource,
+impl Driver {
+    /// Makes the log say what the system prompt is. `in_history`: the route takes it as a later message. `starts_series`: the
+    /// next request does not extend the one before anyway.
+    pub(crate) fn log_prompt(
+        &self,
+        at: StepRef,
+        in_history: bool,
+        starts_series: bool,
+    ) -> Result<(), AgentError> {
+        let wanted = self.config.system_prompt.as_str();
+        let log = self.session.log();
+        if log.surface().is_empty() {
+            self.append(self.prompt(at, wanted))?;
+            return Ok(());
+        }
+        // A history that began without a prompt cannot be given one.
+        if self.config.context.system_prompt == SystemPromptPolicy::Keep
+            || !log.surface().has_protected_head()
+        {
+            return Ok(());
+        }
+        let nodes = prompts(&log);
+        let (head, later) = nodes.split_first().expect("BUG: the head is a prompt");
+        let active: Vec<_> = later.iter().filter(|node| !node.text.is_empty()).collect();
+        if active.last().map_or(&*head.text, |last| &*last.text) == wanted {
+            return Ok(());
+        }
+        if in_history && !starts_series && !wanted.is_empty() {
+            self.append(self.prompt(at, wanted))?;
+            return Ok(());
+        }
+        for node in active {
+            self.append(replacing(node.seq, self.prompt(at, "")))?;
+        }
+        if head.text != wanted {
+            self.append(replacing(head.seq, self.prompt(at, wanted)))?;
+        }
+        Ok(())
     }
-    let snapshots = log
-        .surface()
-        .nodes()
-        .filter_map(|seq| log.get(seq))
-        .filter(|event| *event.kind() == EventKind::UserMessage)
-        .filter(|event| {
-            let message = event.body().message();
-            message.is_some_and(|message| &*message.source == "runtime-context")
-        });
-    // Only the last one counts, also when it cannot be read: then it is said again.
-    let known = snapshots
-        .last()
-        .and_then(|event| read::<WithSource>(event))
-        .is_some_and(|last| {
-            let said = last.source.sections;
-            sections.iter().all(|section| said.contains(section))
-        });
-    if known {
-        return None;
-    }
-    let mut text = String::from("This is where you work now; it replaces what was said before.");
-    for section in &sections {
-        text.push_str("\n\n");
-        text.push_str(&section.text);
-    }
-    let source = SnapshotSource {
-        kind: "runtime-context".to_owned(),
-        form: "snapshot".to_owned(),
-        sections,
-    };
-    let source = serde_json::from_str(row_text(&source).get()).expect("BUG: a source is one");
-    let content = vec![ContentBlock::text(text)];
-    Some(Input::blocks(env.fresh_id(), content, source))
-}
 
-/// A title from the first words of what a person asked: enough to find the session again.
-pub(crate) fn fallback_title(prompt: &str) -> Option<String> {
-    const WORDS: usize = 8;
-    const BYTES: usize = 60;
-    let mut title = String::new();
-    for word in prompt.split_whitespace().take(WORDS) {
-        let joined = if title.is_empty() {
-            word.to_owned()
+    /// What the system prompt of an opened session becomes before the next request, under
+    /// [`SystemPromptPolicy::Update`].
+    pub fn set_system_prompt(&mut self, text: impl Into<String>) {
+        self.config.system_prompt = text.into();
+    }
+
+    fn prompt(&self, at: StepRef, text: &str) -> EventDraft {
+        let content = if text.is_empty() {
+            Vec::new()
         } else {
-            format!("{title} {word}")
+            vec![TextBlock::new(text)]
         };
-        if joined.len() > BYTES && !title.is_empty() {
-            break;
-        }
-        title = joined;
+        let message = SystemBody {
+            id: self.env.fresh_id(),
+            role: "system",
+            source: SourceKind {
+                kind: "system-prompt",
+            },
+            content,
+        };
+        let data = SystemMessage {
+            turn: at.turn,
+            step: at.step,
+            message,
+        };
+        shown(EventKind::SystemMessage, &data)
     }
-    let mut end = title.len().min(BYTES);
-    while !title.is_char_boundary(end) {
-        end -= 1;
-    }
-    title.truncate(end);
-    (!title.is_empty()).then_some(title)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::fallback_title;
+/// A prompt on the surface.
+struct Prompt {
+    seq: Seq,
+    text: String,
+}
 
-    #[test]
-    fn titles_are_the_first_words_and_never_split_a_character() {
-        let cases = [
-            ("fix the bug", Some("fix the bug")),
-            (
-                "  one\ntwo  three four five six seven eight nine",
-                Some("one two three four five six seven eight"),
-            ),
-            (" \n", None),
-            ("", None),
-        ];
-        for (prompt, title) in cases {
-            assert_eq!(fallback_title(prompt).as_deref(), title, "{prompt:?}");
-        }
-        let long = fallback_title(&"ä".repeat(100)).expect("there is a word");
-        assert_eq!(long, "ä".repeat(30));
+fn prompts(log: &EventLog) -> Vec<Prompt> {
+    let events = log.surface().nodes().filter_map(|seq| log.get(seq));
+    events
+        .filter(|event| *event.kind() == EventKind::SystemMessage)
+        .map(|event| Prompt {
+            seq: event.seq(),
+            text: text_of(event),
+        })
+        .collect()
+}
+
+fn text_of(event: &Event) -> String {
+    #[derive(Deserialize)]
+    struct Stored {
+        message: Content,
     }
+    #[derive(Deserialize)]
+    struct Content {
+        content: Vec<ContentBlock>,
+    }
+    let blocks = read::<Stored>(event).map(|stored| stored.message.content);
+    let texts = blocks
+        .into_iter()
+        .flatten()
+        .filter_map(|block| match block {
+            ContentBlock::Text { text } => Some(text),
+            _ => None,
+        });
+    texts.collect()
+}
+
+fn replacing(node: Seq, draft: EventDraft) -> EventDraft {
+    let op = SurfaceOp::Replace {
+        start: node,
+        end: node,
+    };
+    draft.with_surface_op(op).with_sources(vec![node])
 }

@@ -15,9 +15,12 @@ use offshoot_store::{
 
 use crate::AgentError;
 use crate::agent::Agent;
+use crate::changes::{ChangedFiles, changed_after};
+use crate::context::ForkOrigin;
 use crate::env::Env;
-use crate::recorder::{Recording, UnstoredListener};
+use crate::recorder::{Recorder, Recording, UnstoredListener};
 use crate::registry::{OnSession, Registry};
+use crate::titles;
 
 /// A live session with its writer: what an agent is put on.
 ///
@@ -29,6 +32,7 @@ pub struct Attached {
     pub(crate) writer: Box<dyn SessionWriter>,
     pub(crate) recording: Recording,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) origin: Box<ForkOrigin>,
 }
 
 /// Keeps a session in the store of live ones; it leaves with this.
@@ -43,6 +47,11 @@ impl Live {
     /// Leaves word of what is stored, for lists and forks to come. Everything is, and the writer is there.
     pub(crate) fn note(&self, shareable: &Prefix) {
         self.persistence.note(&self.session.lock(), shareable);
+    }
+
+    /// A session of the same store, as it is stored.
+    pub(crate) fn read(&self, id: &SessionId) -> Option<ReadSession> {
+        self.persistence.read(id).ok()
     }
 
     pub(crate) fn is_in(&self, store: &Arc<SessionStore>) -> bool {
@@ -75,6 +84,10 @@ pub struct Opened {
 
 /// What is known of a session that somebody wants to go on with.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
 pub enum Found {
     /// An agent of this process is on it.
     Agent(Agent),
@@ -93,6 +106,8 @@ pub struct Fork {
     pub seed: ForkSeed,
     /// What of it is stored already.
     pub shareable: Prefix,
+    /// What the source has done to files behind the cut: the fork does not remember it and finds it all the same.
+    pub changed: ChangedFiles,
 }
 
 /// The sessions of one home.
@@ -187,6 +202,27 @@ impl SessionService {
         self.agents.list()
     }
 
+    /// Calls a stored session what a person wants it called.
+    ///
+    /// # Errors
+    /// As [`Self::open`] and [`titles::rename`]; storage that failed.
+    pub fn rename(&self, id: &SessionId, title: &str) -> Result<(), AgentError> {
+        if let Some(agent) = self.agent(id) {
+            return agent.rename(title);
+        }
+        let Attached {
+            live,
+            writer,
+            recording,
+            ..
+        } = self.open(id)?.attached;
+        let session = live.session.clone();
+        titles::rename(&session, title, self.env.now())?;
+        let log = session.log();
+        let pending = log.events_from(writer.stored()).cloned();
+        Recorder::new(&recording, writer, pending, None).flush_blocking()
+    }
+
     /// Reads a stored session. Writes nothing and takes no lock.
     ///
     /// # Errors
@@ -275,6 +311,7 @@ impl SessionService {
             cut,
             seed,
             shareable: shareable.cut(cut.after()),
+            changed: changed_after(log, cut, header.cwd.as_deref()),
         })
     }
 
@@ -312,15 +349,21 @@ impl SessionService {
             writer,
             recording: self.recording.clone(),
             registry: Arc::clone(&self.agents),
+            origin: Box::new(ForkOrigin::Known {
+                cut: fork.cut,
+                changed: Arc::new(fork.changed.clone()),
+            }),
         })
     }
 
     fn attach(&self, session: LiveSession, writer: Box<dyn SessionWriter>) -> Attached {
+        let origin = Box::new(ForkOrigin::of(&session.header(), &session.log()));
         Attached {
             live: self.keep(session),
             writer,
             recording: self.recording.clone(),
             registry: Arc::clone(&self.agents),
+            origin,
         }
     }
 

@@ -4,23 +4,28 @@ use std::fmt;
 use std::sync::Arc;
 
 use offshoot_model::{CallConfig, Model};
-use offshoot_tool_api::{Spill, ToolRegistry};
+use offshoot_tool_api::{Instructions, Spill, ToolRegistry};
 
 use crate::approver::{Approver, NobodyToAsk};
+use crate::context::ContextConfig;
 use crate::env::Env;
 use crate::hooks::AgentHook;
 use crate::notices::AgentObserver;
 use crate::permission::PermissionConfig;
 use crate::prompt;
 use crate::recorder::DurableListener;
+use crate::titles::TitleModel;
 
 /// What an agent runs with.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// Which model is called, and how.
     pub call: CallConfig,
-    /// The system prompt of a session that has none yet. Ignored for one that has: its prompt is history.
+    /// The system prompt of a session that has none yet. One that has keeps its own, unless
+    /// [`ContextConfig::system_prompt`] says otherwise.
     pub system_prompt: String,
+    /// What else requests are made of.
+    pub context: ContextConfig,
     /// How many tools that allow it run at the same time. At least 1.
     pub max_parallel_tool_calls: usize,
     /// The most of a tool's result that the model is shown, in bytes. Built-in tools keep below the default of 64 KiB by
@@ -42,6 +47,7 @@ impl AgentConfig {
         Self {
             call,
             system_prompt: prompt::DEFAULT_SYSTEM_PROMPT.to_owned(),
+            context: ContextConfig::default(),
             max_parallel_tool_calls: 10,
             max_result_bytes: 64 * 1024,
             permissions: PermissionConfig::default(),
@@ -54,7 +60,7 @@ impl AgentConfig {
 pub struct AgentSetup {
     /// What answers.
     pub model: Arc<dyn Model>,
-    /// What the model may call, in the order in which it sees them.
+    /// What the model may call. In which order it sees them, [`ContextConfig::tool_order`] says.
     pub tools: ToolRegistry,
     /// How it works.
     pub config: AgentConfig,
@@ -70,6 +76,10 @@ pub struct AgentSetup {
     pub on_durable: Option<DurableListener>,
     /// Where output goes that is too long to be shown.
     pub spill: Option<Arc<dyn Spill>>,
+    /// Where project instructions come from.
+    pub instructions: Option<Arc<dyn Instructions>>,
+    /// Who is asked for titles besides the first words of a conversation.
+    pub titles: Option<TitleModel>,
 }
 
 impl AgentSetup {
@@ -86,6 +96,8 @@ impl AgentSetup {
             observer: None,
             on_durable: None,
             spill: None,
+            instructions: None,
+            titles: None,
         }
     }
 }

@@ -4,22 +4,25 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use offshoot_model::{
-    Assembled, CallConfig, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, PreparedCall,
-    StreamRecord, Usage, codes,
+    Assembled, CallConfig, Chunk, ContentBlock, Failure, FinishReason, ModelRequest, StreamRecord,
+    codes,
 };
-use offshoot_session::{EventKind, LogError, LogOffset, StepRef};
+use offshoot_session::{EventKind, EventLog, LogError, LogOffset, StepRef};
 use offshoot_store::AttemptStart;
 
 use crate::AgentError;
 use crate::answer::{Answer, unsound};
 use crate::cancel::Cancel;
 use crate::driver::{Driver, StepEnding, StepFailure, check};
+use crate::error::RequestError;
 use crate::events::{
     AssistantAttempt, AssistantBody, AssistantMessage, ModelSource, logged, shown,
 };
 use crate::hooks::Recovery;
 use crate::input::Input;
+use crate::reconstruct::verify_request;
 use crate::request::{build_request, settled_attempts};
+use crate::usage;
 
 /// What an answer has come to.
 enum Settled {
@@ -42,15 +45,13 @@ impl Driver {
         loop {
             self.take_route();
             let prepared = self.prepare(at, cancel).await?;
-            self.log_prompt(at)?;
             // They are said once, however often the model has to be asked.
-            let prompts = self.log_messages(entering.take().unwrap_or_default())?;
-            self.log_header(&prepared)?;
-            self.log_context(&prepared)?;
+            let entering = entering.take().unwrap_or_default();
+            let (prepared, prompts) = self.log_preamble(at, prepared, entering)?;
             if at.step == 1 {
                 self.log_title(&prompts)?;
             }
-            let request = build_request(&self.session.log(), self.session.id())?;
+            let request = self.build_request()?;
             // Everything the model is about to see must survive a crash, or a later request would not extend this one.
             self.recorder.flush().await?;
             check(cancel)?;
@@ -70,14 +71,23 @@ impl Driver {
         }
     }
 
-    /// The configuration of the next request, as the hooks want it and with what the provider makes of it.
-    async fn prepare(&mut self, at: StepRef, cancel: &Cancel) -> Result<PreparedCall, StepFailure> {
-        let mut config = self.config.call.clone();
-        for hook in &self.hooks {
-            config = hook.request(&self.hook_context(at, cancel), config).await?;
+    /// Builds the request that the log amounts to, and sees that it really does.
+    fn build_request(&mut self) -> Result<ModelRequest, StepFailure> {
+        let log = self.session.log();
+        let request = build_request(&log, self.session.id())?;
+        if self.config.context.verify_requests {
+            self.verify(&log, &request).map_err(|error| {
+                StepFailure::Model(Failure::new(error.code(), error.to_string()))
+            })?;
         }
-        // Who cancels now is heard before the model is called: what was claimed is logged first, so that it is not lost.
-        self.model.prepare(&config).map_err(StepFailure::Model)
+        Ok(request)
+    }
+
+    fn verify(&mut self, log: &EventLog, request: &ModelRequest) -> Result<(), RequestError> {
+        for event in log.events_from(LogOffset::new(self.rebuilt.rows())) {
+            self.rebuilt.push(event.text())?;
+        }
+        verify_request(request, &self.rebuilt, self.session.id())
     }
 
     /// Listens until the answer is over, or nobody wants to hear it any more.
@@ -115,7 +125,7 @@ impl Driver {
         let made = settled_attempts(&self.session.log(), begun).count() as u64;
         let CallConfig {
             provider, model, ..
-        } = &self.config.call;
+        } = &self.calling;
         AttemptStart {
             at,
             attempt: made + 1,
@@ -133,7 +143,10 @@ impl Driver {
     ) -> Result<Settled, StepFailure> {
         let partial = answer.assembler.interrupted_blocks();
         let assembled = answer.assembler.finish();
-        self.usage = sum(self.usage, assembled.usage);
+        self.usage = match (self.usage, assembled.usage) {
+            (Some(sum), Some(more)) => Some(usage::plus(sum, more)),
+            (sum, more) => sum.or(more),
+        };
         let stream = answer.recorder.finish();
         match &assembled.finish {
             // A provider may give up by itself; only our own switch makes it a cancelled turn.
@@ -233,8 +246,8 @@ impl Driver {
     ) -> Result<(), AgentError> {
         let source = ModelSource {
             kind: "model",
-            provider: &self.config.call.provider,
-            model: &self.config.call.model,
+            provider: &self.calling.provider,
+            model: &self.calling.model,
             replay_state: assembled.replay_state.as_ref().filter(|_| !interrupted),
         };
         let message = AssistantBody {
@@ -257,23 +270,4 @@ impl Driver {
         self.core.feed.end_answer(Some(committed));
         Ok(())
     }
-}
-
-/// Adds usage up; a part that neither call reported stays unreported.
-fn sum(a: Option<Usage>, b: Option<Usage>) -> Option<Usage> {
-    let (Some(a), Some(b)) = (a, b) else {
-        return a.or(b);
-    };
-    let part = |a: Option<u64>, b: Option<u64>| match (a, b) {
-        (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
-    };
-    Some(Usage {
-        input_tokens: a.input_tokens + b.input_tokens,
-        output_tokens: a.output_tokens + b.output_tokens,
-        total_tokens: part(a.total_tokens, b.total_tokens),
-        cache_read_tokens: part(a.cache_read_tokens, b.cache_read_tokens),
-        cache_write_tokens: part(a.cache_write_tokens, b.cache_write_tokens),
-        reasoning_tokens: part(a.reasoning_tokens, b.reasoning_tokens),
-    })
 }

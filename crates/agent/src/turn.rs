@@ -196,7 +196,7 @@ impl Driver {
         let mut entering = claimed;
         // A step that nobody asked for does not begin because the world has changed.
         if !entering.is_empty() || at.step > 1 {
-            entering.extend(self.runtime_context());
+            entering.extend(self.runtime_context()?);
         }
         let mut series = false;
         for hook in &self.hooks {

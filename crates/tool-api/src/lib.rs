@@ -68,6 +68,7 @@
 
 mod arguments;
 mod error;
+mod instructions;
 mod limits;
 mod permission;
 mod registry;
@@ -76,6 +77,7 @@ mod tool;
 
 pub use arguments::ToolArguments;
 pub use error::ToolError;
+pub use instructions::{InstructionFile, Instructions};
 pub use limits::{Bounded, HeadTail, Omitted, OutputLimits, bound};
 pub use permission::{
     ApprovalPolicy, Escalation, Limits, PermissionAnswer, PermissionQuestion, SandboxMode,

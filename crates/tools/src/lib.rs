@@ -42,6 +42,7 @@ mod environment;
 mod files;
 mod glob;
 mod grep;
+mod instructions;
 mod job_tools;
 mod jobs;
 mod kind;
@@ -75,6 +76,7 @@ use std::sync::Arc;
 use offshoot_tool_api::Tool;
 
 pub use environment::EnvironmentFilter;
+pub use instructions::ProjectInstructions;
 pub use jobs::{JobEnd, JobExit, Jobs};
 pub use observations::{DigestError, FileDigest, Observations};
 pub use shell::ShellOptions;

@@ -32,7 +32,7 @@ async fn the_first_header_says_what_the_request_is_made_with() {
         json!({
             "header": {
                 "config": {"provider": "acme", "model": "acme-small"},
-                "tools": [tool("look"), tool("check"), tool("change"), tool("alter")],
+                "tools": [tool("alter"), tool("change"), tool("check"), tool("look")],
             },
             "reason": "initial",
         })

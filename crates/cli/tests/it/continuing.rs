@@ -18,7 +18,7 @@ struct Body<'a> {
 }
 
 /// The body up to the end of its n-th message, exactly.
-fn head(request: &CapturedRequest, n: usize) -> &str {
+pub(crate) fn head(request: &CapturedRequest, n: usize) -> &str {
     let text = std::str::from_utf8(&request.body).unwrap();
     let body: Body<'_> = serde_json::from_str(text).unwrap();
     let last = body.messages[n - 1].get();
@@ -26,12 +26,12 @@ fn head(request: &CapturedRequest, n: usize) -> &str {
     &text[..end]
 }
 
-fn count(request: &CapturedRequest) -> usize {
+pub(crate) fn count(request: &CapturedRequest) -> usize {
     request.messages().len()
 }
 
 /// Another process rebuilds each request from the file alone.
-fn assert_shown_again(home: &TestHome, id: &str, sent: &[&CapturedRequest]) {
+pub(crate) fn assert_shown_again(home: &TestHome, id: &str, sent: &[&CapturedRequest]) {
     for (index, request) in sent.iter().enumerate() {
         let n = (index + 1).to_string();
         let shown = run(home, ["show", id, "--request", &n]).success();

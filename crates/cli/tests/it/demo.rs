@@ -57,15 +57,16 @@ fn it_shows_a_fork_in_the_middle_of_a_call_and_both_branches() {
         19  agent/inbox/spliced    next-turn: 1 claimed
         20  step/start             turn 2, step 1
         21  user/message           Go on from here.
-        22  request/header         resume: scripted/scripted-1
-        23  assistant/message      `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
-        24  step/end               turn 2, step 1
-        25  turn/end               turn 2: completed
+        22  user/message           (runtime-context) This is where you work now; it replaces what was said before. Current w…
+        23  request/header         resume: scripted/scripted-1
+        24  assistant/message      `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
+        25  step/end               turn 2, step 1
+        26  turn/end               turn 2: completed
 
     4. Both branches are kept.
 
     session-demo  (20 events)  Start a CHANGES.md that says forks work at
-    └─ session-[uuid] @11  (26 events)  Start a CHANGES.md that says forks work at
+    └─ session-[uuid] @11  (27 events)  Start a CHANGES.md that says forks work at
 
     Try next:
 

@@ -20,6 +20,7 @@ mod old_formats;
 mod owners;
 mod recording;
 mod replays;
+mod requests;
 mod salvaging;
 mod sandbox;
 mod sandboxed_bash;

@@ -10,6 +10,7 @@ mod declared;
 mod edit;
 mod glob;
 mod grep;
+mod instructions;
 mod jobs;
 mod limits;
 mod ls;
