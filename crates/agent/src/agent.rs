@@ -319,6 +319,10 @@ impl Agent {
         Ok(work(cancel).await)
     }
 
+    pub(crate) fn driver(&self) -> &tokio::sync::Mutex<Driver> {
+        &self.handle.shared.driver
+    }
+
     /// Ends the agent: what is running is cancelled, everything is made durable, and the session is closed. When this
     /// returns it can be opened again. Input that waits stays in the log, and waits there for whoever does.
     ///

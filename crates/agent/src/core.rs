@@ -7,6 +7,7 @@ use offshoot_session::{EventKind, LiveSession, LogOffset, SessionId, SessionStor
 use offshoot_store::ReadSession;
 
 use crate::AgentError;
+use crate::compaction::OpenCompaction;
 use crate::env::Env;
 use crate::events::{TurnStart, logged};
 use crate::feed::Feed;
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     route: Mutex<Route>,
     /// Taken with the session held.
     said: Mutex<Said>,
+    pub(crate) compaction: OpenCompaction,
 }
 
 /// Which model is called from the next request on, and how.
@@ -66,6 +68,7 @@ impl Core {
             titling: Titling::default(),
             route: Mutex::new(route),
             said: Mutex::default(),
+            compaction: OpenCompaction::default(),
         }
     }
 
@@ -100,6 +103,7 @@ impl Core {
         if session.log().open_tail().turn().is_some() {
             return Ok(None);
         }
+        self.compaction.close(&mut session, self.env.now())?;
         let (turn, start) = (session.log().last_turn() + 1, session.log().end());
         let draft = logged(EventKind::TurnStart, &TurnStart { turn });
         session.append(draft, self.env.now())?;

@@ -10,6 +10,7 @@ use crate::AgentError;
 use crate::answer::Answer;
 use crate::approver::Approver;
 use crate::cancel::Cancel;
+use crate::compaction::Compactor;
 use crate::context::{ForkOrigin, Surroundings};
 use crate::core::{Core, Route};
 use crate::env::Env;
@@ -21,6 +22,7 @@ use crate::permission::Permissions;
 use crate::phase::TurnWent;
 use crate::reconstruct::Reconstruction;
 use crate::recorder::Recorder;
+use crate::retry::Retries;
 use crate::service::Attached;
 use crate::setup::{AgentConfig, AgentSetup};
 use crate::titles::TitleModel;
@@ -74,6 +76,8 @@ pub struct Driver {
     pub(crate) listening: Option<Answer>,
     /// Why the open turn has ended although the log does not say so yet.
     pub(crate) unfinished: Option<TurnEndReason>,
+    pub(crate) retries: Retries,
+    pub(crate) compactor: Compactor,
 }
 
 /// How an agent's turn came out: what the log says of it, if it has its end, and what kept the driver from going on.
@@ -250,6 +254,8 @@ impl Driver {
             usage: None,
             listening: None,
             unfinished: None,
+            retries: Retries::default(),
+            compactor: Compactor::default(),
         }
     }
 

@@ -44,7 +44,8 @@ pub trait AgentHook: Send + Sync + fmt::Debug {
         Ok(config)
     }
 
-    /// An attempt has failed, and the driver itself would give up.
+    /// An attempt has failed, and no compaction has made it worth another one. Asked before the provider's own policy is:
+    /// what a hook wants tried again is tried at once, and uses up none of the policy's retries.
     ///
     /// # Errors
     /// The turn ends with this error.

@@ -56,6 +56,7 @@ mod calls;
 mod cancel;
 mod canonical;
 mod changes;
+mod compaction;
 mod context;
 mod core;
 mod driver;
@@ -67,6 +68,7 @@ mod hooks;
 mod inbox;
 mod input;
 mod live;
+mod meter;
 mod notices;
 mod permission;
 mod phase;
@@ -97,6 +99,10 @@ pub use agent::{Agent, Queue, Wake};
 pub use approver::{AllowEverything, Approver, NobodyToAsk};
 pub use cancel::Cancel;
 pub use changes::{ChangedFile, ChangedFiles, FileChange, changed_after, observed};
+pub use compaction::{
+    Compacted, CompactionConfig, CompactionError, CompactionNotice, CompactionPolicy,
+    InvalidCompaction, PruneConfig, Summariser,
+};
 pub use context::{ContextConfig, ContextSection, SystemPromptPolicy};
 pub use driver::{Driver, TurnReport};
 pub use env::{Clock, Env, IdSource};
@@ -108,6 +114,7 @@ pub use hooks::{
 pub use inbox::{InboxTarget, Pending};
 pub use input::Input;
 pub use live::{FrameBody, LiveAnswer, StreamFrame};
+pub use meter::{Breakdown, Pressure};
 pub use notices::{AgentObserver, AgentStatus, Notice};
 pub use permission::{
     Decision, PermissionConfig, PermissionRule, PermissionRules, PolicyFile, RuleError, ToolFilter,
@@ -120,6 +127,7 @@ pub use registry::OnSession;
 pub use repeat::RepeatReminder;
 pub use replay::{ReplayError, derive_script, script_from};
 pub use request::{build_request, count_requests, request_at};
+pub use retry::Retrying;
 pub use service::{Attached, Fork, Found, Opened, SessionService};
 pub use settle::AnswerSettler;
 pub use setup::{AgentConfig, AgentSetup};

@@ -7,8 +7,10 @@ use offshoot_session::Seq;
 use offshoot_tool_api::{PermissionAnswer, PermissionQuestion};
 
 use crate::AgentError;
+use crate::compaction::CompactionNotice;
 use crate::driver::TurnReport;
 use crate::live::StreamFrame;
+use crate::retry::Retrying;
 
 /// Whether an agent does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +57,10 @@ pub enum Notice {
         /// The event that says so.
         seq: Seq,
     },
+    /// A failed attempt will be made again.
+    Retrying(Arc<Retrying>),
+    /// Older history gives way to a summary, or should have.
+    Compaction(CompactionNotice),
     /// A turn has ended.
     TurnEnded(Arc<TurnReport>),
     /// The driver could not go on.

@@ -1,10 +1,10 @@
 //! A recorded session as a script for a model, so that it runs again without a key (`reference/agent.md` §8.1).
 
-use offshoot_model::{Attempt, Chunk, StreamRecord, expand};
-use offshoot_session::{EventLog, LogOffset, Seq, Session};
+use offshoot_model::{Attempt, Chunk, ContentBlock, FinishReason, StreamRecord, Usage, expand};
+use offshoot_session::{Event, EventKind, EventLog, LogOffset, Seq, Session};
+use serde::Deserialize;
 
 use crate::events::StoredAttempt;
-use crate::request::settled_attempts;
 
 /// Why a recorded session cannot be a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +18,12 @@ pub enum ReplayError {
         /// Why not.
         reason: String,
     },
+    /// A summary that a model has given, without what the model said.
+    #[error("event {seq}: the summary was a model's (`llmStreamCall`), but `rawOutput` is missing")]
+    NoOutput {
+        /// The event.
+        seq: Seq,
+    },
 }
 
 /// The model's part in a session's own events: what came after its inherited cut. What was inherited is the parent's to
@@ -29,23 +35,65 @@ pub fn derive_script(session: &Session) -> Result<Vec<Attempt>, ReplayError> {
     script_from(session.log(), session.inherited_event_count())
 }
 
-/// The model's part in a log from an offset on: one attempt per `assistant/message` and `assistant/attempt` with a stream.
+/// The model's part in a log from an offset on: one attempt per `assistant/message` and `assistant/attempt` with a stream,
+/// and one per summary that a model has given.
 ///
 /// A stream without a finish was cut off, by a person or by a crash. It replays as far as it came and then fails with the
-/// code `STREAM_CLOSED`: what cut it off is not part of the recording.
+/// code `STREAM_CLOSED`: what cut it off is not part of the recording. Neither is a summary that could not be used: a log
+/// only says why.
 ///
 /// # Errors
 /// [`ReplayError`].
 pub fn script_from(log: &EventLog, from: LogOffset) -> Result<Vec<Attempt>, ReplayError> {
     let mut script = Vec::new();
-    for event in settled_attempts(log, from) {
-        let stored: StoredAttempt = event.parse().map_err(|error| ReplayError::Stream {
-            seq: event.seq(),
-            reason: error.to_string(),
-        })?;
-        script.extend(attempt(&stored.stream, stored.turn, stored.step));
+    for event in log.events_from(from) {
+        match event.kind() {
+            EventKind::AssistantMessage | EventKind::AssistantAttempt => {
+                let stored: StoredAttempt = stored(event)?;
+                script.extend(attempt(&stored.stream, stored.turn, stored.step));
+            }
+            EventKind::CompactionSummary => script.extend(summary(event)?),
+            _ => {}
+        }
     }
     Ok(script)
+}
+
+fn stored<'a, T: Deserialize<'a>>(event: &'a Event) -> Result<T, ReplayError> {
+    event.parse().map_err(|error| ReplayError::Stream {
+        seq: event.seq(),
+        reason: error.to_string(),
+    })
+}
+
+/// The answer that a summary was; `None` if no model was asked for it.
+fn summary(event: &Event) -> Result<Option<Attempt>, ReplayError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Summary {
+        #[serde(default)]
+        llm_stream_call: bool,
+        raw_output: Option<Vec<ContentBlock>>,
+        usage: Option<Usage>,
+    }
+    let summary: Summary = stored(event)?;
+    if !summary.llm_stream_call {
+        return Ok(None);
+    }
+    let missing = ReplayError::NoOutput { seq: event.seq() };
+    let blocks = (0..).zip(summary.raw_output.ok_or(missing)?);
+    let mut chunks: Vec<Chunk> = blocks
+        .flat_map(|(index, block)| {
+            let block_type = block.block_type();
+            [
+                Chunk::BlockStart { index, block_type },
+                Chunk::BlockEnd { index, block },
+            ]
+        })
+        .collect();
+    chunks.extend(summary.usage.map(|usage| Chunk::Usage { usage }));
+    chunks.push(Chunk::finish(FinishReason::Stop));
+    Ok(Some(Attempt::Chunks(chunks)))
 }
 
 fn attempt(stream: &[StreamRecord], turn: u64, step: u64) -> Option<Attempt> {

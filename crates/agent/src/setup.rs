@@ -7,6 +7,7 @@ use offshoot_model::{CallConfig, Model};
 use offshoot_tool_api::{Instructions, Spill, ToolRegistry};
 
 use crate::approver::{Approver, NobodyToAsk};
+use crate::compaction::CompactionConfig;
 use crate::context::ContextConfig;
 use crate::env::Env;
 use crate::hooks::AgentHook;
@@ -33,6 +34,8 @@ pub struct AgentConfig {
     pub max_result_bytes: usize,
     /// What its tools may do.
     pub permissions: PermissionConfig,
+    /// When older history gives way to a summary.
+    pub compaction: CompactionConfig,
 }
 
 impl AgentConfig {
@@ -51,6 +54,7 @@ impl AgentConfig {
             max_parallel_tool_calls: 10,
             max_result_bytes: 64 * 1024,
             permissions: PermissionConfig::default(),
+            compaction: CompactionConfig::default(),
         }
     }
 }

@@ -41,13 +41,11 @@ impl Driver {
         cancel: &Cancel,
     ) -> Result<StepEnding, StepFailure> {
         let begun = self.session.log().end();
-        let mut entering = Some(entering);
+        let mut joining = entering.to_vec();
         loop {
             self.take_route();
             let prepared = self.prepare(at, cancel).await?;
-            // They are said once, however often the model has to be asked.
-            let entering = entering.take().unwrap_or_default();
-            let (prepared, prompts) = self.log_preamble(at, prepared, entering)?;
+            let (prepared, prompts) = self.log_preamble(at, prepared, &joining)?;
             if at.step == 1 {
                 self.log_title(&prompts)?;
             }
@@ -62,7 +60,9 @@ impl Driver {
                 Ok(Settled::Calls(content)) => return self.calls(at, &content, cancel).await,
                 Err(StepFailure::Model(failure)) => {
                     match self.recover(at, &failure, &prepared, cancel).await? {
-                        Recovery::Retry => {}
+                        // What has entered is said once, however often the model has to be asked. But a compaction may
+                        // have taken away what the model was told of the world.
+                        Recovery::Retry => joining = self.runtime_context()?,
                         Recovery::GiveUp => return Err(StepFailure::Model(failure)),
                     }
                 }
@@ -143,10 +143,7 @@ impl Driver {
     ) -> Result<Settled, StepFailure> {
         let partial = answer.assembler.interrupted_blocks();
         let assembled = answer.assembler.finish();
-        self.usage = match (self.usage, assembled.usage) {
-            (Some(sum), Some(more)) => Some(usage::plus(sum, more)),
-            (sum, more) => sum.or(more),
-        };
+        self.usage = usage::both(self.usage, assembled.usage);
         let stream = answer.recorder.finish();
         match &assembled.finish {
             // A provider may give up by itself; only our own switch makes it a cancelled turn.

@@ -151,6 +151,7 @@ impl Driver {
             check(cancel)?;
             let at = StepRef { turn, step };
             let entering = self.claim(at)?;
+            self.compact_if_needed(at, &entering, cancel).await;
             let Some(entering) = self.pre_step(at, entering, cancel).await? else {
                 return Ok(TurnEndReason::Blocked);
             };
@@ -254,6 +255,7 @@ impl Driver {
         reason: &TurnEndReason,
     ) -> Result<(), AgentError> {
         let OpenedTurn { turn, start } = opened;
+        self.core.close_compaction()?;
         let open_step = self.session.log().open_tail().step();
         if let Some(step) = open_step {
             self.settle_abandoned_answer(step)?;

@@ -174,6 +174,14 @@ impl Prices {
     }
 }
 
+/// The usage of two calls, as far as they reported one.
+pub(crate) fn both(a: Option<Usage>, b: Option<Usage>) -> Option<Usage> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(plus(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// Adds usage up; a part that neither has stays unreported.
 pub(crate) fn plus(a: Usage, b: Usage) -> Usage {
     let part = |a: Option<u64>, b: Option<u64>| match (a, b) {

@@ -1,4 +1,4 @@
-//! The real clock and the real source of ids: the one place in the program that reads either.
+//! The real clock and the real source of ids and chance: the one place in the program that reads either.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,6 +33,16 @@ impl IdSource for RandomIds {
     )]
     fn fresh(&self) -> String {
         uuid::Uuid::now_v7().to_string()
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the source of chance that everybody else is given"
+    )]
+    fn random(&self) -> f64 {
+        // The last 32 bits of such an id are random whatever the clock says.
+        let [.., a, b, c, d] = *uuid::Uuid::now_v7().as_bytes();
+        f64::from(u32::from_be_bytes([a, b, c, d])) / f64::from(u32::MAX)
     }
 }
 

@@ -28,6 +28,12 @@ impl Surface {
         self.nodes.iter().copied()
     }
 
+    /// The node at a place, counted from 0.
+    #[must_use]
+    pub fn node(&self, place: usize) -> Option<Seq> {
+        self.nodes.get(place).copied()
+    }
+
     /// How many nodes there are.
     #[must_use]
     pub fn len(&self) -> usize {

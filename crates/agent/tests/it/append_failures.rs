@@ -14,7 +14,7 @@ use crate::support::{all, answers, call, calls, endings, says};
 
 /// Refuses the events whose turn it is, counted from 1 over all that are offered.
 #[derive(Clone, Default)]
-struct Refusal(Arc<Mutex<Refusing>>);
+pub(crate) struct Refusal(Arc<Mutex<Refusing>>);
 
 #[derive(Default)]
 struct Refusing {
@@ -25,7 +25,7 @@ struct Refusing {
 }
 
 impl Refusal {
-    fn of(from: usize, to: usize) -> Self {
+    pub(crate) fn of(from: usize, to: usize) -> Self {
         let refusing = Refusing {
             from,
             to,
@@ -34,15 +34,15 @@ impl Refusal {
         Self(Arc::new(Mutex::new(refusing)))
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.0.lock().unwrap().to = 0;
     }
 
-    fn offered(&self) -> usize {
+    pub(crate) fn offered(&self) -> usize {
         self.0.lock().unwrap().offered
     }
 
-    fn refused(&self) -> Vec<EventKind> {
+    pub(crate) fn refused(&self) -> Vec<EventKind> {
         self.0.lock().unwrap().refused.clone()
     }
 }
@@ -97,7 +97,7 @@ fn agent(bench: &Bench, model: Arc<ScriptModel>) -> Driver {
     Driver::new(bench.create(), setup)
 }
 
-fn assert_closed(log: &EventLog, at: &str) {
+pub(crate) fn assert_closed(log: &EventLog, at: &str) {
     assert_eq!(log.open_tail().turn(), None, "{at}");
     assert_eq!(log.findings().count(), 0, "{at}");
     log.continuable().unwrap();

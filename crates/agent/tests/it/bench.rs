@@ -15,7 +15,7 @@ use offshoot_agent::{
 use offshoot_format::{CURRENT_VERSION, Container, StoredSession, decode};
 use offshoot_model::{
     Assembler, Attempt, CallConfig, Dialect, Message, Model, OpenAiConfig, OpenAiModel,
-    ScriptModel, StreamRecord, Usage, expand,
+    ProviderConfig, RetryPolicy, ScriptModel, StreamRecord, Usage, expand,
 };
 use offshoot_session::{Event, EventKind, EventLog, ForkSeed, LogOffset, SessionHeader, SessionId};
 use offshoot_store::{
@@ -233,9 +233,10 @@ pub(crate) fn script(attempts: Vec<Attempt>) -> Arc<ScriptModel> {
     Arc::new(ScriptModel::new("acme", attempts))
 }
 
-/// The provider's real adapter, over HTTP.
+/// The provider's real adapter, over HTTP. What fails is not tried again.
 pub(crate) fn over_http(server: &ScriptedModelServer) -> Arc<dyn Model> {
-    let config = OpenAiConfig::new("acme", server.base_url());
+    let mut config = ProviderConfig::from(OpenAiConfig::new("acme", server.base_url()));
+    config.retry = RetryPolicy::never();
     Arc::new(OpenAiModel::new(config).unwrap())
 }
 

@@ -33,7 +33,7 @@ async fn an_observer_may_use_the_handle_and_hears_of_that_when_it_has_returned()
     setup.observer = Some(Arc::new(move |notice: &Notice| {
         let agent = agent_of.lock().unwrap().clone().unwrap();
         let line = match notice {
-            Notice::Stream(_) => return,
+            Notice::Stream(_) | Notice::Compaction(_) => return,
             Notice::Inserted { message } => format!("inserted {message}"),
             Notice::Claimed { message, turn } => format!("claimed {message} {turn}"),
             Notice::Status(status) => {

@@ -50,7 +50,7 @@ async fn another_configuration_is_a_change() {
     ask(&mut agent, "First.").await;
     let before = bench.log(agent.session().id()).events().count();
     let larger =
-        ScriptModel::new("acme", vec![says("Two."), says("Three.")]).with_context_window(9);
+        ScriptModel::new("acme", vec![says("Two."), says("Three.")]).with_context_window(9_000);
     agent.set_model(Arc::new(larger), call_config("acme-large"));
     ask(&mut agent, "Second.").await;
     let log = bench.log(agent.session().id());
@@ -77,7 +77,7 @@ async fn another_configuration_is_a_change() {
     );
     assert_eq!(
         all(&log, &EventKind::RequestContext)[1..],
-        [json!({"provider": "acme", "model": "acme-large", "contextWindow": 9})]
+        [json!({"provider": "acme", "model": "acme-large", "contextWindow": 9_000})]
     );
 }
 

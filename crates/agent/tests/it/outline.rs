@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use offshoot_session::{Event, EventKind, EventLog, LogOffset};
+use offshoot_session::{Event, EventKind, EventLog, LogOffset, SurfaceOp};
 use serde_json::Value;
 
 use crate::support::data;
@@ -12,11 +12,22 @@ pub(crate) fn outline(log: &EventLog) -> String {
     outline_from(log, LogOffset::START)
 }
 
+/// The log from an offset on, with the seqs of its events.
+pub(crate) fn numbered_from(log: &EventLog, from: LogOffset) -> String {
+    let lines = outline_from(log, from);
+    let seqs = log.events_from(from).map(|event| event.seq());
+    let mut text = String::new();
+    for (seq, line) in seqs.zip(lines.lines()) {
+        writeln!(text, "{seq} {line}").unwrap();
+    }
+    text
+}
+
 /// The log from an offset on.
 pub(crate) fn outline_from(log: &EventLog, from: LogOffset) -> String {
     let mut text = String::new();
     for event in log.events_from(from) {
-        let line = format!("{} {}", event.kind(), detail(event));
+        let line = format!("{} {}{}", event.kind(), detail(event), replaces(event));
         writeln!(text, "{}", line.trim_end()).unwrap();
     }
     text
@@ -50,6 +61,28 @@ fn detail(event: &Event) -> String {
             str_of(&data["message"]["toolCallId"]),
             data["error"]["code"].as_str().unwrap_or("ok")
         ),
+        EventKind::CompactionStart => data["turn"].to_string(),
+        EventKind::CompactionEnd => {
+            format!("{} {}", data["turn"], str_of(&data["error"]))
+        }
+        EventKind::CompactionSummary | EventKind::CompactionPrune => {
+            let text = str_of(&data["summary"][0]["text"]);
+            format!("of {} {text}", data["shadowedSeqs"])
+        }
+        EventKind::LlmRetry => format!("{} {}ms", data["retry"], data["delayMs"]),
+        EventKind::LlmRetryStarted => data["retry"].to_string(),
+        _ => String::new(),
+    }
+}
+
+/// What a message stands in for, and what it cites.
+fn replaces(event: &Event) -> String {
+    match event.surface_op() {
+        Some(SurfaceOp::Replace { start, end }) => {
+            let cited = event.sources().unwrap_or_default().iter();
+            let cited: Vec<String> = cited.map(ToString::to_string).collect();
+            format!(" for {start}..{end} citing {}", cited.join(","))
+        }
         _ => String::new(),
     }
 }
@@ -85,7 +118,11 @@ fn splice(data: &Value) -> String {
 }
 
 fn quoted(message: &Value) -> String {
-    format!("{:?}", str_of(&message["content"][0]["text"]))
+    let text = str_of(&message["content"][0]["text"]);
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }
 
 fn blocks(message: &Value) -> String {
