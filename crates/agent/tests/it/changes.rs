@@ -337,6 +337,56 @@ They are as it left them: read them again before you rely on what you remember o
 }
 
 #[tokio::test]
+async fn a_fork_of_a_fork_is_told_of_both_originals() {
+    let work = tempfile::tempdir().unwrap();
+    let bench = Bench::new();
+    let (original, cut) = original(&bench, work.path()).await;
+    let source = bench.read(original.session().id());
+    let fork = bench
+        .service
+        .prepare_fork(&source, Some(cut), None)
+        .unwrap();
+    let writes = ContentBlock::ToolCall {
+        id: "w".to_owned(),
+        name: "write".to_owned(),
+        arguments: json!({"file_path": "second.txt", "content": "2"}).to_string(),
+    };
+    let model = Routed::new(vec![
+        says("I see."),
+        crate::support::answers(vec![writes], offshoot_model::FinishReason::ToolCalls),
+        says("Done."),
+    ]);
+    let child = bench.service.store_fork(&fork).unwrap();
+    let mut child = agent_with(&bench, child, Arc::new(model), with_tools);
+    ask(&mut child, "Go on.").await;
+    let source = bench.read(child.session().id());
+    let second_cut = source.stored.log.latest_completed_boundary().unwrap();
+    ask(&mut child, "Write.").await;
+
+    let source = bench.read(child.session().id());
+    let fork = bench
+        .service
+        .prepare_fork(&source, Some(second_cut), None)
+        .unwrap();
+    let grandchild = bench.service.store_fork(&fork).unwrap();
+    let model = Routed::new(vec![says("I see."); 2]);
+    let mut grandchild = agent_with(&bench, grandchild, Arc::new(model), with_tools);
+    ask(&mut grandchild, "Go on.").await;
+    ask(&mut grandchild, "And on.").await;
+    let log = bench.log(&fork.header.id);
+    let told = told(&log);
+    for said in [
+        format!("behind event {cut}."),
+        "new.txt (new)".to_owned(),
+        format!("behind event {second_cut}."),
+        "second.txt (new)".to_owned(),
+    ] {
+        assert_eq!(told.matches(&said).count(), 1, "{said} in {told}");
+    }
+    assert_eq!(texts_of(&log, "runtime-context").len(), 3, "one of each");
+}
+
+#[tokio::test]
 async fn a_fork_whose_original_is_gone_says_that_it_does_not_know() {
     let work = tempfile::tempdir().unwrap();
     let mut bench = Bench::new();
