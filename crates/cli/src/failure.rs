@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use offshoot_agent::{AgentError, ReplayError, RequestError};
+use offshoot_agent::{AgentError, CompactionError, ReplayError, RequestError};
 use offshoot_session::SessionId;
 use offshoot_store::StoreError;
 
@@ -12,6 +12,12 @@ use crate::text::{moment, quoted};
 
 /// The code of a command line that was wrong: the program then ends with 2 instead of 1.
 pub(crate) const USAGE: &str = "USAGE";
+
+/// The code of what somebody has stopped.
+pub(crate) const CANCELLED: &str = "CANCELLED";
+
+/// The code of a summary that did not come.
+const COMPACTION_FAILED: &str = "COMPACTION_FAILED";
 
 /// What a command says when it fails.
 #[derive(Debug)]
@@ -50,6 +56,14 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// A hint where there is none yet.
+    pub(crate) fn or_hint(self, hint: impl Into<String>) -> Self {
+        match self.hint {
+            Some(_) => self,
+            None => self.hint(hint),
+        }
     }
 
     /// Says how to bring back the session that was not found, if it is in the trash of the home.
@@ -126,12 +140,36 @@ pub(crate) fn hint(error: &StoreError) -> Option<String> {
 
 impl From<AgentError> for Failure {
     fn from(error: AgentError) -> Self {
+        (&error).into()
+    }
+}
+
+impl From<&AgentError> for Failure {
+    fn from(error: &AgentError) -> Self {
         if let AgentError::Store(error) = error {
-            return (&*error).into();
+            return (&**error).into();
         }
         Self {
             hint: error.hint(),
             ..Self::new(error.code(), error.to_string())
+        }
+    }
+}
+
+impl From<CompactionError> for Failure {
+    fn from(error: CompactionError) -> Self {
+        let hint = error.hint();
+        let code = match &error {
+            CompactionError::Cancelled => CANCELLED,
+            CompactionError::Busy(_) => "BUSY",
+            CompactionError::Commit(error)
+            | CompactionError::Persistence(error)
+            | CompactionError::Agent(error) => error.code(),
+            _ => COMPACTION_FAILED,
+        };
+        Self {
+            hint,
+            ..Self::new(code, error.to_string())
         }
     }
 }

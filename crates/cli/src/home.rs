@@ -130,7 +130,7 @@ impl Home {
 
 /// Where what can be made again is kept: `$OFFSHOOT_CACHE`, else `$XDG_CACHE_HOME/offshoot`, else `~/.cache/offshoot`. A
 /// blank path counts as none, and so does a relative `$XDG_CACHE_HOME`, as its specification says.
-fn cache() -> Option<PathBuf> {
+pub(crate) fn cache() -> Option<PathBuf> {
     let named = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
@@ -150,7 +150,7 @@ fn unusable(message: String) -> Failure {
 }
 
 /// A leading `~` that no shell has expanded.
-fn expand(path: PathBuf) -> Result<PathBuf> {
+pub(crate) fn expand(path: PathBuf) -> Result<PathBuf> {
     match path.strip_prefix("~") {
         Ok(rest) => Ok(user_home()?.join(rest)),
         Err(_) => Ok(path),

@@ -1,14 +1,28 @@
 //! The `offshoot` binary: reads the command line, wires the concrete parts, and leaves everything else to the crates.
 
+mod agents;
 mod args;
+mod asking;
+mod attachments;
+mod changes;
 mod commands;
+mod config;
+mod exit;
 mod failure;
+mod git;
 mod home;
+mod interrupts;
+mod limits;
+mod live;
+mod money;
 mod notes;
+mod opening;
 mod providers;
 mod source;
 mod system;
 mod text;
+mod watching;
+mod worktree;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -19,13 +33,10 @@ use clap::error::ErrorKind;
 use offshoot_tools::sandbox::{SandboxLauncher, sandbox_exec};
 
 use crate::args::{Cli, Command, Output};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::home::Home;
 
-/// The command line was wrong.
-const USAGE: u8 = 2;
-
-/// 0: done. 1: it did not work, or a check found something. 2: the command line was wrong.
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     // No command for people, and nothing may happen before it: this process confines itself and becomes another program.
@@ -42,41 +53,52 @@ fn main() -> ExitCode {
     let json =
         cli.json || matches!(&cli.command, Command::Run(run) if run.output == Some(Output::Json));
     match run(&cli) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(failure) if failure.broken_pipe => ExitCode::SUCCESS,
+        Ok(exit) => exit.into(),
+        Err(failure) if failure.broken_pipe => Exit::Done.into(),
         Err(failure) => {
             report(&failure, json);
-            if failure.code == failure::USAGE {
-                ExitCode::from(USAGE)
-            } else {
-                ExitCode::FAILURE
-            }
+            let exit = match failure.code {
+                failure::USAGE => Exit::Usage,
+                _ => Exit::Failed,
+            };
+            exit.into()
         }
     }
 }
 
-fn run(cli: &Cli) -> Result<bool, Failure> {
+fn run(cli: &Cli) -> Result<Exit, Failure> {
     let home = Home::resolve(cli.home.clone())?.with_locking(cli.locking());
     let mut out = std::io::BufWriter::new(std::io::stdout());
     let out: &mut dyn std::io::Write = &mut out;
     let done = match &cli.command {
         Command::Demo(args) => {
             let home = cli.home.is_some().then_some(&home);
-            commands::demo::run(args, home, cli.json, out).map(|()| true)
+            commands::demo::run(args, home, cli.json, out).map(|()| Exit::Done)
         }
         Command::Run(args) => commands::run::run(args, &home, cli.json, out),
-        Command::Ls(args) => commands::ls::run(args, &home, cli.json, out).map(|()| true),
-        Command::Show(args) => commands::show::run(args, &home, cli.json, out).map(|()| true),
-        Command::Fork(args) => commands::fork::run(args, &home, cli.json, out).map(|()| true),
-        Command::Check(args) => commands::check::run(args, &home, cli.json, out),
-        Command::Export(args) => commands::export::run(args, &home, cli.json, out).map(|()| true),
-        Command::Convert(args) => commands::convert::run(args, &home, cli.json, out).map(|()| true),
-        Command::Salvage(args) => commands::salvage::run(args, &home, cli.json, out).map(|()| true),
-        Command::Rm(args) => commands::rm::run(args, &home, cli.json, out),
-        Command::Restore(args) => commands::restore::run(args, &home, cli.json, out),
-        Command::Gc(args) => commands::gc::run(args, &home, cli.json, out),
-        Command::Du(args) => commands::du::run(args, &home, cli.json, out),
+        Command::Chat(args) => commands::chat::run(args, &home, cli.json).map(|()| Exit::Done),
+        Command::Compact(args) => commands::compact::run(args, &home, cli.json, out),
+        Command::Models => commands::models::run(&home, cli.json, out).map(|()| Exit::Done),
+        Command::Config(args) => {
+            commands::config::run(args, &home, cli.json, out).map(|()| Exit::Done)
+        }
+        Command::Ls(args) => commands::ls::run(args, &home, cli.json, out).map(|()| Exit::Done),
+        Command::Show(args) => commands::show::run(args, &home, cli.json, out).map(|()| Exit::Done),
+        Command::Fork(args) => commands::fork::run(args, &home, cli.json, out).map(|()| Exit::Done),
+        Command::Check(args) => commands::check::run(args, &home, cli.json, out).map(Exit::of),
+        Command::Export(args) => {
+            commands::export::run(args, &home, cli.json, out).map(|()| Exit::Done)
+        }
+        Command::Convert(args) => {
+            commands::convert::run(args, &home, cli.json, out).map(|()| Exit::Done)
+        }
+        Command::Salvage(args) => {
+            commands::salvage::run(args, &home, cli.json, out).map(|()| Exit::Done)
+        }
+        Command::Rm(args) => commands::rm::run(args, &home, cli.json, out).map(Exit::of),
+        Command::Restore(args) => commands::restore::run(args, &home, cli.json, out).map(Exit::of),
+        Command::Gc(args) => commands::gc::run(args, &home, cli.json, out).map(Exit::of),
+        Command::Du(args) => commands::du::run(args, &home, cli.json, out).map(Exit::of),
     };
     let flushed = out.flush();
     let done = done.map_err(|failure| failure.or_in_trash(&home))?;
@@ -94,13 +116,13 @@ fn misused(error: &clap::Error) -> ExitCode {
         let text = text.trim_start_matches("error: ");
         let message = text.split("\n\n").next().unwrap_or(text).trim_end();
         report(&Failure::usage(message).hint("see `offshoot --help`"), true);
-        return ExitCode::from(USAGE);
+        return Exit::Usage.into();
     }
     // Nobody is left to tell.
     drop(error.print());
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(USAGE),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done.into(),
+        _ => Exit::Usage.into(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context as _;
 use offshoot_agent::{Clock, Env, IdSource};
 
 #[derive(Debug)]
@@ -52,4 +53,13 @@ pub(crate) fn env() -> Env {
         clock: std::sync::Arc::new(SystemClock),
         ids: std::sync::Arc::new(RandomIds),
     }
+}
+
+/// Where agents run.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("could not start the async runtime")
 }

@@ -15,7 +15,13 @@ use tokio::runtime;
 use crate::TestHome;
 
 /// Variables that would let the surroundings of the tests decide what a command does.
-const CLEARED_PREFIXES: [&str; 3] = ["OFFSHOOT_", "OPENAI_", "DEEPSEEK_"];
+const CLEARED_PREFIXES: [&str; 5] = [
+    "OFFSHOOT_",
+    "OPENAI_",
+    "DEEPSEEK_",
+    "ANTHROPIC_",
+    "OPENROUTER_",
+];
 const CLEARED: [&str; 4] = [
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",

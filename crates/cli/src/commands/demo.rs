@@ -16,12 +16,13 @@ use offshoot_tool_api::ToolRegistry;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::agents::model_of;
 use crate::args::Demo;
-use crate::commands::run::{ResultLine, model_of};
+use crate::commands::run::ResultLine;
 use crate::commands::{fork, ls};
+use crate::config::ModelName;
 use crate::failure::Failure;
 use crate::home::Home;
-use crate::providers::ModelName;
 use crate::source::read_file;
 use crate::text::quoted;
 use crate::{system, text};

@@ -2,20 +2,27 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
-use offshoot_agent::{AgentError, Fork, SessionService};
+use offshoot_agent::{AgentError, ChangedFiles, Fork, SessionService, changed_after};
 use offshoot_session::{Event, ForkError, Seq, SessionHeader, SessionId};
 use offshoot_store::{ForkLayout, ReadSession, StoredFork};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::args;
+use crate::changes;
 use crate::failure::Failure;
+use crate::git;
 use crate::home::Home;
 use crate::notes::Notes;
 use crate::source::Source;
 use crate::text;
+use crate::worktree::Worktree;
+
+/// How large the file of a source may be, in bytes, that is read for what it did behind the cut.
+const MAX_READ_FOR_CHANGES: u64 = 32 << 20;
 
 /// What a fork is. Stable: see `docs/cli.md`.
 #[derive(Debug, Serialize)]
@@ -25,6 +32,10 @@ pub(crate) struct ForkReport<'a> {
     cut: u64,
     inherited_event_count: u64,
     closers: Vec<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worktree: Option<&'a Worktree>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_after_cut: Option<&'a ChangedFiles>,
 }
 
 pub(crate) fn run(
@@ -40,24 +51,80 @@ pub(crate) fn run(
         true => home.service_keeping(ForkLayout::Portable),
         false => home.service(),
     };
+    let notes = Notes::new(json);
     let child = args.id.clone().map(SessionId::new);
     let forked = match unread(&source, &service, args, child.clone())? {
-        Some(forked) => forked,
+        Some(mut forked) => {
+            forked.changes = changes_of(&source, home, forked.cut, notes);
+            forked
+        }
         None => {
             let read = source.read(home)?;
-            Notes::new(json).say_all(text::journal_notes(&read));
-            let fork = prepare(&service, &read, &args.source, args.at, child)?;
+            notes.say_all(text::journal_notes(&read));
+            let mut fork = prepare(&service, &read, &args.source, args.at, child)?;
             home.ensure()?;
+            let mut worktree = worktree(&mut fork, args.worktree.as_deref())?;
             drop(service.store_fork(&fork)?);
-            Forked::from(&fork)
+            worktree.iter_mut().for_each(Worktree::keep);
+            Forked {
+                worktree,
+                changes: Some(changed_behind(&read, fork.cut)),
+                ..Forked::from(&fork)
+            }
         }
     };
     if json {
         serde_json::to_writer(&mut *out, &forked.report()?)?;
         writeln!(out)?;
-        return Ok(());
+    } else {
+        forked.print(out)?;
     }
-    forked.print(out)
+    out.flush()?;
+    if let Some(changes) = &forked.changes {
+        changes::tell(changes, notes);
+    }
+    Ok(())
+}
+
+/// The source is read after all, but only to tell what was done behind the cut: the fork is there, and somebody waits.
+fn changes_of(source: &Source, home: &Home, cut: Seq, notes: Notes) -> Option<ChangedFiles> {
+    let size = source.path(home)?.metadata().ok()?.len();
+    if size > MAX_READ_FOR_CHANGES {
+        notes.say(
+            "note: which files the original changed behind the cut was not looked up: its log is large",
+        );
+        return None;
+    }
+    // Whatever is wrong with it has not kept it from being forked.
+    let read = source.read(home).ok()?;
+    Some(changed_behind(&read, cut))
+}
+
+/// What the original did to files behind a cut.
+pub(crate) fn changed_behind(read: &ReadSession, cut: Seq) -> ChangedFiles {
+    changed_after(&read.stored.log, cut, read.stored.header.cwd.as_deref())
+}
+
+/// Makes the fork work in a git worktree of its own, if one was asked for.
+pub(crate) fn worktree(fork: &mut Fork, path: Option<&Path>) -> Result<Option<Worktree>, Failure> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let Some(cwd) = &fork.header.cwd else {
+        let message = "the session does not say which directory it works in";
+        return Err(Failure::new("WORKTREE_FAILED", message));
+    };
+    let known = git::commit_at(fork.seed.log(), fork.cut);
+    let worktree = Worktree::add(Path::new(cwd), path, known.as_deref())?;
+    let Some(cwd) = worktree.cwd.to_str() else {
+        let message = format!(
+            "`{}` is not UTF-8, which a session cannot store",
+            path.display()
+        );
+        return Err(Failure::new("WORKTREE_FAILED", message));
+    };
+    fork.header.cwd = Some(cwd.to_owned());
+    Ok(Some(worktree))
 }
 
 /// A fork of a session of the home that is known well enough not to be read.
@@ -70,6 +137,9 @@ fn unread(
     let Source::Id(id) = source else {
         return Ok(None);
     };
+    if args.worktree.is_some() {
+        return Ok(None);
+    }
     let forked = service.fork_unread(id, args.at, child)?;
     Ok(forked.map(
         |StoredFork {
@@ -81,6 +151,8 @@ fn unread(
             cut,
             closers,
             note: None,
+            worktree: None,
+            changes: None,
         },
     ))
 }
@@ -92,6 +164,10 @@ pub(crate) struct Forked {
     closers: Vec<Arc<Event>>,
     /// Why it cannot be gone on with.
     note: Option<String>,
+    /// Where it works, if it has a place of its own.
+    worktree: Option<Worktree>,
+    /// What its source did behind the cut, as far as that was looked up.
+    changes: Option<ChangedFiles>,
 }
 
 impl From<&Fork> for Forked {
@@ -101,6 +177,8 @@ impl From<&Fork> for Forked {
             cut: fork.cut,
             closers: fork.seed.closers().cloned().collect(),
             note: text::not_continuable(fork.seed.log()),
+            worktree: None,
+            changes: None,
         }
     }
 }
@@ -116,6 +194,8 @@ impl Forked {
             closers: closers
                 .map(|event| serde_json::from_str(event.text()))
                 .collect::<Result<_, _>>()?,
+            worktree: self.worktree.as_ref(),
+            changed_after_cut: self.changes.as_ref(),
         })
     }
 
@@ -137,6 +217,9 @@ impl Forked {
             text::shorten(parent),
             cut.after()
         )?;
+        if let Some(worktree) = &self.worktree {
+            writeln!(out, "  {}", worktree.said())?;
+        }
         self.print_closers(out)?;
         match &self.note {
             Some(note) => writeln!(out, "\nnote: {note}")?,

@@ -184,6 +184,21 @@ pub(crate) fn rows(home: &Home) -> Result<Vec<Row>, Failure> {
     Ok(filled.page.rows.into_iter().map(row).collect())
 }
 
+/// The oldest ancestor of a session that is among these.
+pub(crate) fn root_of(rows: &[Row], id: &str) -> String {
+    let mut root = id.to_owned();
+    // Two sessions that name each other as parents have none.
+    for _ in 0..rows.len() {
+        let parent = rows.iter().find(|row| row.id == root);
+        let parent = parent.and_then(|row| row.parent.as_deref());
+        match parent.filter(|parent| rows.iter().any(|row| row.id == **parent)) {
+            Some(parent) => parent.clone_into(&mut root),
+            None => break,
+        }
+    }
+    root
+}
+
 /// A session and every fork that comes from it.
 pub(crate) fn family(rows: Vec<Row>, root: &str) -> Vec<Row> {
     let mut ids = BTreeSet::from([root.to_owned()]);

@@ -5,13 +5,13 @@ use std::num::NonZeroUsize;
 
 use offshoot_agent::request_at;
 use offshoot_format::CURRENT_VERSION;
-use offshoot_model::encode_request;
 use offshoot_session::{Event, EventLog, LogOffset, Seq, SessionHeader};
 use offshoot_store::{Persistence as _, ReadSession, Remains};
 use serde_json::Value;
 
 use crate::args::Show;
 use crate::commands::follow;
+use crate::config::{Config, ModelName};
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::notes::Notes;
@@ -138,8 +138,15 @@ fn request(
 ) -> Result<(), Failure> {
     let (_, request) = request_at(&read.stored.log, &read.stored.header.id, n.get())
         .map_err(|error| Failure::from(error).at(&read.path))?;
-    let dialect = Providers::load(home)?.dialect(&request.config.provider);
-    out.write_all(&encode_request(&request, &dialect))?;
+    let providers = Providers::of(&Config::here(home)?, home)?;
+    let called = providers.as_called(&ModelName {
+        provider: request.config.provider.clone(),
+        model: request.config.model.clone(),
+    });
+    let bytes = called
+        .encode(&request)
+        .map_err(|failure| Failure::new("UNSENDABLE_MESSAGE", failure.message).at(&read.path))?;
+    out.write_all(&bytes)?;
     if std::io::stdout().is_terminal() {
         writeln!(out)?;
     }

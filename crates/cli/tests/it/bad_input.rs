@@ -143,15 +143,15 @@ fn a_wrong_command_line_ends_with_2() {
     error: a value is required for '--to <HOME>' but none was supplied
 
     "run"
-    error: the following required arguments were not provided:
-      <PROMPT>
+    error: there is no prompt: say what the agent is to do
+    hint: offshoot run PROMPT, or give it on standard input: offshoot run < FILE
 
     "run" ""
-    error: invalid value '' for '<PROMPT>': the prompt is empty: say what the agent is to do
+    error: invalid value '' for '[PROMPT]': the prompt is empty: say what the agent is to do
 
     "run" "\n "
     error: invalid value '
-     ' for '<PROMPT>': the prompt is empty: say what the agent is to do
+     ' for '[PROMPT]': the prompt is empty: say what the agent is to do
 
     "run" "two" "words"
     error: unexpected argument 'words' found

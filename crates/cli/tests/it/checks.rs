@@ -59,9 +59,9 @@ fn every_argument_is_judged_whatever_is_wrong_with_the_others() {
       `.` is a directory
       hint: name the session file in it, such as `session.v4.jsonl.zstd`
     open.jsonl: ok (14 events)
-    torn.jsonl: torn (12 events)
-      line 14: the line was cut off; 429 bytes from byte 7571 on
-      where: line 14, seq 12, byte 7571; what a crash left of a record, nothing that was committed
+    torn.jsonl: torn (7 events)
+      line 9: the line was cut off; 5520 bytes from byte 2480 on
+      where: line 9, seq 7, byte 2480; what a crash left of a record, nothing that was committed
       hint: everything before it is sound; going on with the session repairs it
     closed-step.jsonl: ok (9 events)
       UNANSWERED_CALLS: event 7 closed a step although `call_weigh` had no result
@@ -131,7 +131,7 @@ fn verdicts_as_json_have_stable_names() {
         verdicts,
         json!([
             {"file": "ok.jsonl", "status": "ok", "format": "current", "version": 4},
-            {"file": "torn.jsonl", "status": "torn", "format": "current", "version": 4, "line": 14, "seq": 12, "byte": 7571, "code": "TORN_TAIL", "reason": "…", "hint": "…"},
+            {"file": "torn.jsonl", "status": "torn", "format": "current", "version": 4, "line": 14, "seq": 12, "byte": 15487, "code": "TORN_TAIL", "reason": "…", "hint": "…"},
             {"file": "findings.jsonl", "status": "ok", "format": "current", "version": 4, "findings": [{
                 "code": "UNANSWERED_CALLS",
                 "seq": 7,

@@ -26,7 +26,9 @@ fn refused(home: &TestHome) -> String {
 fn without_a_provider_it_says_what_to_set_and_how_to_try_without() {
     assert_snapshot!(refused(&TestHome::new()), @r#"
     error: no model provider is configured
-    hint: set DEEPSEEK_API_KEY; or OPENAI_API_KEY (for a compatible server also OPENAI_BASE_URL), and pass --model openai/MODEL; or describe a provider in `[home]/config.toml`
+    hint: set DEEPSEEK_API_KEY; or ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY, and pass --model PROVIDER/MODEL; keys may also stand in `[home]/credentials.toml`
+    hint: for a server of your own: OPENAI_BASE_URL and --model openai/MODEL, or --model ollama/MODEL, or describe it in `[home]/config.toml`
+    hint: `offshoot models` lists what can be called, and what it takes
     hint: to try without a key: `offshoot demo`, or `offshoot run --replay FILE PROMPT`
     "#);
 }
@@ -54,14 +56,13 @@ fn a_provider_in_the_config_file_answers_in_its_dialect() {
 }
 
 #[test]
-fn the_config_file_goes_before_the_environment() {
+fn the_environment_goes_before_the_config_file() {
     let server = ScriptedModelServer::start([Reply::text("Yes.")]);
-    let home = configured(&format!(
-        "default_model = \"openai/mine\"\n[providers.openai]\nbase_url = \"{}\"\n",
-        server.base_url()
-    ));
+    let home = configured(
+        "default_model = \"openai/mine\"\n[providers.openai]\nbase_url = \"http://127.0.0.1:9\"\n",
+    );
     let output = offshoot(&home)
-        .env("OPENAI_BASE_URL", "http://127.0.0.1:9/")
+        .env("OPENAI_BASE_URL", server.base_url())
         .args(["run", "Are you there?"])
         .run();
     drop(output.success());
@@ -75,7 +76,8 @@ fn a_key_that_should_be_set_and_is_not_is_named() {
     );
     assert_snapshot!(refused(&home), @r#"
     error: provider `local` takes its key from LOCAL_KEY, which is not set
-    hint: set LOCAL_KEY, or take api_key_env out of `[home]/config.toml` if no key is needed
+    hint: set LOCAL_KEY; or write local = "KEY" into `[home]/credentials.toml`, which only you may be able to read
+    hint: or take api_key_env out of `[home]/config.toml` if no key is needed
     "#);
 }
 
@@ -106,64 +108,65 @@ fn mistakes_in_the_config_file_are_named_with_their_place_and_without_their_valu
     }
     assert_snapshot!(all, @r#"
     defualt_model = "x/y"
-    error: `[home]/config.toml`: line 1, column 1: unknown field `defualt_model`, expected `default_model` or `providers`
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 1, column 1: unknown key `defualt_model`, did you mean `default_model`?
+    hint: docs/cli.md describes this file, in "config.toml"
 
     default_model = 3
-    error: `[home]/config.toml`: line 1, column 17: invalid type: integer `3`, expected a string
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 1, column 17: `default_model`: a model is named PROVIDER/MODEL, such as deepseek/deepseek-chat
+    hint: `offshoot models` lists those that can be called
 
     default_model = "just-a-model"
     [providers.x]
     base_url = "http://127.0.0.1:9"
-    error: default_model in `[home]/config.toml` is "just-a-model": a model is named PROVIDER/MODEL, such as deepseek/deepseek-chat
+    error: `[home]/config.toml`: line 1, column 17: `default_model`: a model is named PROVIDER/MODEL, such as deepseek/deepseek-chat
+    hint: `offshoot models` lists those that can be called
 
     [providers.local]
     base_ulr = "http://127.0.0.1:9"
-    error: `[home]/config.toml`: line 2, column 1: unknown field `base_ulr`, expected one of `base_url`, `api_key_env`, `dialect`, `context_window`
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 2, column 1: unknown key `providers.local.base_ulr`, did you mean `base_url`?
+    hint: docs/cli.md describes this file, in "config.toml"
 
     [providers.local]
     dialect = "openai"
-    error: `[home]/config.toml`: line 1, column 1: missing field `base_url`
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 1: provider `local` has no `base_url`
+    hint: name the address of the server, or a `kind` that has one of its own
 
     [providers.local]
     base_url = "http://127.0.0.1:9"
     dialect = "klingon"
-    error: `[home]/config.toml`: line 3, column 11: unknown variant `klingon`, expected one of `compatible`, `openai`, `deepseek`
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 3, column 11: `providers.local.dialect`: expected one of `anthropic`, `deepseek`, `openai`, `openrouter`, `ollama`, `vllm`, `llama-cpp`, `compatible`
+    hint: docs/cli.md describes this file, in "config.toml"
 
     [providers.local]
     base_url = "http://127.0.0.1:9"
     api_key = "secret"
-    error: `[home]/config.toml`: line 3, column 1: unknown field `api_key`, expected one of `base_url`, `api_key_env`, `dialect`, `context_window`
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 3, column 1: unknown key `providers.local.api_key`, did you mean `api_key_env`?
+    hint: keys are not kept in this file: api_key_env names the variable that holds one, api_key_file a file; docs/cli.md describes both
 
     [providers]
     openai = "secret"
-    error: `[home]/config.toml`: line 2, column 10: invalid type: a string, expected a table with a base_url
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 2, column 10: `providers.openai`: expected a table with `kind`, `base_url`, `api_key_env`, `api_key_file`, `protocol`, `dialect`, `reasoning_passback`, `effort_style`, `token_limit`, `late_instructions`, `idle_timeout`, `connect_timeout`, `max_retries`, `context_window`, `models`
+    hint: docs/cli.md describes this file, in "config.toml"
 
     providers = "\"secret"
-    error: `[home]/config.toml`: line 1, column 13: invalid type: a string, expected a map
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    error: `[home]/config.toml`: line 1, column 13: `providers`: expected tables with `kind`, `base_url`, `api_key_env`, `api_key_file`, `protocol`, `dialect`, `reasoning_passback`, `effort_style`, `token_limit`, `late_instructions`, `idle_timeout`, `connect_timeout`, `max_retries`, `context_window`, `models`
+    hint: docs/cli.md describes this file, in "config.toml"
 
     default_model = "local/x"
     [providers.local]
     base_url = "ftp://127.0.0.1"
     error: base URL of the provider `local` is not a usable http or https URL
-    hint: it is described in `[home]/config.toml`
+    hint: its address is set in `[home]/config.toml:3`
 
     default_model = "local/x"
     [providers.local]
     base_url = "http://me:secret@127.0.0.1"
     error: base URL of the provider `local` contains credentials; set an API key instead
-    hint: it is described in `[home]/config.toml`
+    hint: its address is set in `[home]/config.toml:3`
 
     [providers.local
     error: `[home]/config.toml`: line 1, column 17: unclosed table, expected `]`
-    hint: docs/cli.md describes this file; keys are not kept in it: api_key_env names the variable that holds one
+    hint: docs/cli.md describes this file, in "config.toml"
     "#);
 }
 
@@ -208,27 +211,30 @@ fn a_model_that_cannot_be_called_is_named_with_what_can() {
     ----- stderr -----
     error: no model was named
     hint: pass --model local/MODEL, or set OFFSHOOT_MODEL, or default_model in `[home]/config.toml`
+    hint: `offshoot models` lists what can be called
 
     run --model nobody/x Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: provider `nobody` is not configured
-    hint: configured are: local; others go into `[home]/config.toml`
+    hint: known are: anthropic, deepseek, llama-cpp, local, ollama, openai, openrouter, vllm; others go into `[home]/config.toml`
 
     run --model openai/x Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: provider `openai` is not configured
-    hint: set OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server
+    error: provider `openai` takes its key from OPENAI_API_KEY, which is not set
+    hint: set OPENAI_API_KEY; or write openai = "KEY" into `[home]/credentials.toml`, which only you may be able to read
+    hint: or set OPENAI_BASE_URL for a server that needs no key
 
     run --model deepseek/x Hello?
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: provider `deepseek` is not configured
-    hint: set DEEPSEEK_API_KEY
+    error: provider `deepseek` takes its key from DEEPSEEK_API_KEY, which is not set
+    hint: set DEEPSEEK_API_KEY; or write deepseek = "KEY" into `[home]/credentials.toml`, which only you may be able to read
+    hint: or set DEEPSEEK_BASE_URL for a server that needs no key
 
     run --model small Hello?
     exit code: 2
@@ -251,7 +257,6 @@ fn a_model_that_cannot_be_called_is_named_with_what_can() {
     ----- stdout -----
     ----- stderr -----
     error: provider `nobody` is not configured
-    hint: set DEEPSEEK_API_KEY; or OPENAI_API_KEY (for a compatible server also OPENAI_BASE_URL), and pass --model openai/MODEL; or describe a provider in `[home]/config.toml`
-    hint: to try without a key: `offshoot demo`, or `offshoot run --replay FILE PROMPT`
+    hint: known are: anthropic, deepseek, llama-cpp, ollama, openai, openrouter, vllm; others go into `[home]/config.toml`
     "#);
 }

@@ -36,6 +36,8 @@ fn a_fork_in_the_middle_of_a_call_says_what_closed_it() {
 
     go on with it: offshoot run --session child PROMPT
     ----- stderr -----
+    note: files that the original changed behind the cut, which the fork finds as they are now: `/work/demo/CHANGES.md` (made there)
+    note: the original also ran commands behind the cut; what they changed is not known
     "#);
     assert_eq!(fs::read(demo()).unwrap(), before);
 }
@@ -66,6 +68,7 @@ fn a_fork_as_json_is_its_cut_and_its_closers_as_they_are_stored() {
             "cut": 11,
             "inherited_event_count": 12,
             "closers": stored[12..],
+            "changed_after_cut": report["changed_after_cut"],
         })
     );
     assert_eq!(

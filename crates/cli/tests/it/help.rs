@@ -24,6 +24,10 @@ fn without_a_command_the_help_is_shown() {
     Commands:
       demo     See it work on a recorded conversation: no key, no network, a temporary home
       run      Run one turn, in a new session, in one that is there, or in a fork of one
+      chat     Talk with the model, line by line
+      compact  Replace older history, as the model sees it, by a summary; the log keeps all of it
+      models   List the models that can be called, and say of the others what they take
+      config   Show what is configured, and where each setting comes from
       ls       List the sessions
       show     Show a session: its events, the messages the model sees, or a request as it was sent
       fork     Branch a session off at an event; the source is only read

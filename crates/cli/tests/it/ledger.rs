@@ -83,6 +83,8 @@ fn messages_are_told_in_full_with_who_answers_what() {
 
     Current working directory: /work/demo
 
+    Tools may change files below the working directory and temporary files, and no others. A call that needs more has to ask for permission.
+
     ── 10 (assistant)
     I will write the file and then count its lines.
 

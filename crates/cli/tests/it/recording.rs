@@ -14,6 +14,10 @@ use offshoot_model::{OpenAiConfig, OpenAiModel};
 use offshoot_store::JsonlStore;
 use offshoot_test_support::{Reply, ScriptedModelServer, TestHome};
 use offshoot_tool_api::ToolRegistry;
+use offshoot_tools::sandbox::SandboxLauncher;
+use offshoot_tools::{ShellOptions, ToolSet};
+
+use crate::support::BINARY;
 
 /// 2026-11-02 09:00:00 UTC, and a second more with every question.
 #[derive(Debug)]
@@ -92,7 +96,11 @@ fn record(home: &TestHome, work: &std::path::Path) -> String {
     let service = SessionService::new(Arc::clone(&store) as _, env.clone());
     let model = OpenAiModel::new(OpenAiConfig::new("scripted", server.base_url())).unwrap();
     let mut tools = ToolRegistry::new();
-    for tool in offshoot_tools::builtin() {
+    let shell = ShellOptions {
+        launcher: Some(SandboxLauncher::new(BINARY, [SandboxLauncher::COMMAND])),
+        ..ShellOptions::default()
+    };
+    for tool in ToolSet::default().with_shell(shell).tools() {
         tools.register(tool).unwrap();
     }
     let attached = service

@@ -22,6 +22,7 @@ fn a_recording_answers_and_its_calls_really_run() {
     session session-[uuid]
     · call_write: write({"file_path":"CHANGES.md","content":"# Changes\n\n- forks at any event\…
     · call_count: bash({"command":"wc -l < CHANGES.md","description":"Count the lines"})
+    tokens: 28 in, 10 out, 6 from the cache
     "##);
     let written = fs::read_to_string(work(&home).join("CHANGES.md")).unwrap();
     assert_eq!(written, "# Changes\n\n- forks at any event\n");
@@ -90,13 +91,14 @@ fn a_recording_that_is_used_up_fails_the_turn_and_keeps_the_log() {
         .args(["run", "--replay", short.to_str().unwrap(), "Go."])
         .run();
     assert_snapshot!(seen(&output), @r##"
-    exit code: 1
+    exit code: 3
     ----- stdout -----
     I will write the file and then count its lines.
     ----- stderr -----
     session session-[uuid]
     · call_write: write({"file_path":"CHANGES.md","content":"# Changes\n\n- forks at any event\…
     · call_count: bash({"command":"wc -l < CHANGES.md","description":"Count the lines"})
+    tokens: 14 in, 5 out, 3 from the cache
     error: session asked for model call #2 but its script has only 1 (SCRIPT_EXHAUSTED)
     hint: what was said so far is kept; go on with: offshoot run --session session-[uuid] PROMPT
     "##);

@@ -108,7 +108,9 @@ fn a_torn_end_is_printed_as_far_as_it_goes_and_noted() {
     file(&home, "torn.jsonl", torn);
     let shown = stored(&home, "torn.jsonl").success();
     assert_eq!(shown.stdout_text(), torn);
-    assert_snapshot!(shown.stderr_text(), @"note: line 14: the line was cut off (429 bytes from byte 7571 on); going on with the session repairs it");
+    assert_snapshot!(shown.stderr_text(), @r#"
+    note: line 9: the line was cut off (5520 bytes from byte 2480 on); going on with the session repairs it
+    "#);
     let shown = run(&home, ["show", "torn.jsonl", "--stored", "--json"]).success();
     let note: serde_json::Value = serde_json::from_str(&shown.stderr_text()).unwrap();
     assert_eq!(note["type"], "note");

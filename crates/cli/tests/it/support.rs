@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -125,6 +125,19 @@ pub(crate) fn run<A: AsRef<OsStr>>(
     offshoot(home).args(args).run()
 }
 
+/// A home in which a failed call of the provider `openai` is not made again.
+pub(crate) fn without_retries() -> TestHome {
+    let home = TestHome::new();
+    fs::create_dir_all(home.path()).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "an input of a test is no log")]
+    fs::write(
+        home.path().join("config.toml"),
+        "providers.openai.max_retries = 0\n",
+    )
+    .unwrap();
+    home
+}
+
 /// `offshoot run` with its tools in [`work`] and its model on the server.
 pub(crate) fn turn(home: &TestHome, server: &ScriptedModelServer) -> OffshootCommand {
     offshoot(home)
@@ -217,6 +230,9 @@ pub(crate) fn seen(output: &CommandOutput) -> String {
 pub(crate) struct Background {
     child: Child,
     stdout: ChildStdout,
+    stderr: BufReader<ChildStderr>,
+    /// What was read of its standard error.
+    said: String,
 }
 
 impl Background {
@@ -246,7 +262,21 @@ impl Background {
             .spawn()
             .unwrap();
         let stdout = child.stdout.take().unwrap();
-        Self { child, stdout }
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            stdout,
+            stderr,
+            said: String::new(),
+        }
+    }
+
+    /// Waits until it has said this.
+    pub(crate) fn until_said(&mut self, text: &str) {
+        while !self.said.contains(text) {
+            let read = self.stderr.read_line(&mut self.said).unwrap();
+            assert!(read > 0, "it did not say `{text}`:\n{}", self.said);
+        }
     }
 
     /// SIGKILL: nothing of the process runs any more.
@@ -269,13 +299,13 @@ impl Background {
 
     /// Waits for the end: the exit code, the result line and standard error.
     pub(crate) fn finish(mut self) -> (Option<i32>, Value, String) {
-        let (mut out, mut err) = (String::new(), String::new());
+        let mut out = String::new();
         self.stdout.read_to_string(&mut out).unwrap();
-        let mut stderr = self.child.stderr.take().unwrap();
-        stderr.read_to_string(&mut err).unwrap();
+        self.stderr.read_to_string(&mut self.said).unwrap();
         let code = self.child.wait().unwrap().code();
         let last = out.lines().last().unwrap_or("null");
-        (code, serde_json::from_str(last).unwrap(), err)
+        let said = std::mem::take(&mut self.said);
+        (code, serde_json::from_str(last).unwrap(), said)
     }
 }
 

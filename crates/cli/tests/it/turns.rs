@@ -6,7 +6,9 @@ use insta::assert_snapshot;
 use offshoot_test_support::{Reply, ScriptedModelServer, TestHome};
 use serde_json::json;
 
-use crate::support::{KEY, events, json_lines, run, scrub, seen, session_of, turn, types, work};
+use crate::support::{
+    KEY, events, json_lines, run, scrub, seen, session_of, turn, types, without_retries, work,
+};
 
 fn writes_and_reads() -> [Reply; 3] {
     [
@@ -46,6 +48,7 @@ fn a_new_session_works_with_its_tools_in_its_directory_and_answers() {
     · call_1: write({"file_path":"note.txt","content":"alpha\n"})
     · call_2: read({"file_path":"note.txt"})
     · call_3: bash({"command":"cat note.txt >> twice.txt; cat twice.txt"})
+    tokens: 42 in, 15 out, 9 from the cache
     "#);
     assert_eq!(
         fs::read_to_string(work(&home).join("note.txt")).unwrap(),
@@ -105,7 +108,7 @@ fn as_json_every_event_is_a_line_and_the_result_is_the_last() {
 }
 
 #[test]
-fn a_refusal_of_the_provider_ends_with_1_says_why_and_keeps_the_log() {
+fn a_refusal_of_the_provider_ends_with_3_says_why_and_keeps_the_log() {
     let home = TestHome::new();
     let server = ScriptedModelServer::start([Reply::unauthorized()]);
     let output = turn(&home, &server)
@@ -113,7 +116,7 @@ fn a_refusal_of_the_provider_ends_with_1_says_why_and_keeps_the_log() {
         .run()
         .replacing(server.base_url(), "[server]");
     assert_snapshot!(seen(&output), @r#"
-    exit code: 1
+    exit code: 3
     ----- stdout -----
     ----- stderr -----
     session session-[uuid]
@@ -147,10 +150,10 @@ fn a_refusal_of_the_provider_ends_with_1_says_why_and_keeps_the_log() {
 
 #[test]
 fn a_refusal_as_json_is_a_result() {
-    let home = TestHome::new();
+    let home = without_retries();
     let server = ScriptedModelServer::start([Reply::rate_limited(None)]);
     let output = turn(&home, &server).args(["--json", "Hello?"]).run();
-    assert_eq!(output.code(), Some(1));
+    assert_eq!(output.code(), Some(3));
     let (_, result) = json_lines(&output);
     assert_eq!(
         (&result["type"], &result["text"]),
@@ -171,19 +174,20 @@ fn an_answer_that_was_cut_off_is_printed_and_said_to_be() {
     Once upon a
     ----- stderr -----
     session session-[uuid]
+    tokens: 14 in, 5 out, 3 from the cache
     note: the answer was cut off at the model's output limit
     "#);
 }
 
 #[test]
 fn a_server_that_is_not_there_is_named() {
-    let home = TestHome::new();
+    let home = without_retries();
     let server = ScriptedModelServer::start([]);
     let command = turn(&home, &server).arg("Hello?");
     let url = server.base_url();
     server.finish();
     let output = command.run().replacing(url, "[server]");
-    assert_eq!(output.code(), Some(1));
+    assert_eq!(output.code(), Some(3));
     let said = output.stderr_text();
     assert!(said.contains("(TRANSPORT)"), "{output}");
     assert!(
@@ -196,7 +200,7 @@ fn a_server_that_is_not_there_is_named() {
 
 #[test]
 fn the_key_is_neither_printed_nor_stored() {
-    let home = TestHome::new();
+    let home = without_retries();
     let server = ScriptedModelServer::start([
         Reply::unauthorized(),
         Reply::tool_calls([("call_1", "bash", r#"{"command":"echo seen"}"#)]),
@@ -239,5 +243,23 @@ fn a_session_whose_directory_is_gone_warns_and_goes_on() {
     ----- stderr -----
     session session-[uuid]
     warning: the session works in `[user]/work/gone`, which is not a directory here
+    tokens: 14 in, 5 out, 3 from the cache
     "#);
+}
+
+#[test]
+fn a_failure_that_may_pass_is_told_and_the_call_is_made_again() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([Reply::rate_limited(Some(0)), Reply::text("Yes.")]);
+    let output = turn(&home, &server).arg("Hello?").run();
+    assert_snapshot!(seen(&output), @r#"
+    exit code: 0
+    ----- stdout -----
+    Yes.
+    ----- stderr -----
+    session session-[uuid]
+    · Too many requests, slow down. (RATE_LIMIT); try 1 of 5 in about 1 s
+    tokens: 14 in, 5 out, 3 from the cache
+    "#);
+    assert_eq!(server.requests().len(), 2);
 }

@@ -1,5 +1,8 @@
 //! The command line: every command and flag with its help, defined once.
 
+mod running;
+mod values;
+
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,7 +12,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use offshoot_session::Seq;
 use offshoot_store::{Locking, Status};
 
-use crate::providers::ModelName;
+pub(crate) use self::running::{Chat, Compact, Output, Run};
+pub(crate) use self::values::Age;
+use self::values::{named, parse_age, parse_limit, parse_number, parse_seq};
 
 /// An agent harness whose conversations are event logs: fork them at any event, repair them after a crash, replay them
 /// without a key.
@@ -53,6 +58,14 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Run one turn, in a new session, in one that is there, or in a fork of one
     Run(Run),
+    /// Talk with the model, line by line
+    Chat(Chat),
+    /// Replace older history, as the model sees it, by a summary; the log keeps all of it
+    Compact(Compact),
+    /// List the models that can be called, and say of the others what they take
+    Models,
+    /// Show what is configured, and where each setting comes from
+    Config(Config),
     /// List the sessions
     Ls(Ls),
     /// Show a session: its events, the messages the model sees, or a request as it was sent
@@ -85,45 +98,21 @@ pub(crate) struct Demo {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// Go on with this session; what a crash has left open in it is closed first
-    #[arg(long, value_name = "ID", conflicts_with = "fork", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) session: Option<String>,
-
-    /// Fork this session (an id or a file) and go on with the fork
-    #[arg(long, value_name = "ID|FILE", value_parser = OsStringValueParser::new().try_map(named))]
-    pub(crate) fork: Option<OsString>,
-
-    /// With --fork: the last event to inherit [default: the last completed turn]
-    #[arg(long, value_name = "SEQ", requires = "fork", value_parser = parse_seq, allow_negative_numbers = true)]
-    pub(crate) at: Option<Seq>,
-
-    /// The directory a new session works in [default: the current one]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["session", "fork"])]
-    pub(crate) cwd: Option<PathBuf>,
-
-    /// The model to call, such as deepseek/deepseek-chat [default: $OFFSHOOT_MODEL, else the one the session used, else
-    /// the configured one]
-    #[arg(long, value_name = "PROVIDER/MODEL", conflicts_with = "replay", value_parser = ModelName::parse)]
-    pub(crate) model: Option<ModelName>,
-
-    /// Answer from this recorded session (an id or a file) instead of calling a model; tools do run
-    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().try_map(named))]
-    pub(crate) replay: Option<OsString>,
-
-    /// What to print: the answer, or (as with --json) every event as one line of JSON and then the result
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) output: Option<Output>,
-
-    /// What to ask; one argument, so put it into quotes
-    #[arg(value_parser = parse_prompt)]
-    pub(crate) prompt: String,
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) what: ConfigCommand,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    Text,
-    Json,
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every setting as it is in force; keys only as set or not set
+    Show {
+        /// Say of each setting where it comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Show which files settings and keys are read from
+    Path,
 }
 
 #[derive(Debug, Args)]
@@ -236,6 +225,10 @@ pub(crate) struct Fork {
     #[arg(long, value_name = "CHILD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) id: Option<String>,
 
+    /// Give the fork a git worktree of its own, made here
+    #[arg(long, value_name = "PATH")]
+    pub(crate) worktree: Option<PathBuf>,
+
     /// Copy what the fork inherits, so that every tool for this format reads its file; else it is linked where it can be
     #[arg(long)]
     pub(crate) portable: bool,
@@ -314,63 +307,9 @@ pub(crate) struct Gc {
     pub(crate) dry_run: bool,
 }
 
-/// A length of time, in ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Age(pub(crate) u64);
-
 #[derive(Debug, Args)]
 pub(crate) struct Du {
     /// The ids of sessions [default: the whole home]
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) ids: Vec<String>,
-}
-
-fn parse_age(text: &str) -> Result<Age, &'static str> {
-    let refused = "an age is a whole number and a unit (s, m, h, d or w), such as 12h or 30d";
-    let unit = text.chars().last().ok_or(refused)?;
-    let seconds: u64 = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        'w' => 7 * 24 * 60 * 60,
-        _ => return Err(refused),
-    };
-    let number = &text[..text.len() - unit.len_utf8()];
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(refused);
-    }
-    let number: u64 = number.parse().map_err(|_| refused)?;
-    let age = number.checked_mul(seconds * 1000);
-    age.map(Age).ok_or("that is longer than anything lasts")
-}
-
-fn parse_seq(text: &str) -> Result<Seq, String> {
-    text.parse().map(Seq::new).map_err(|_| {
-        "an event's seq is a whole number from 0 on, as `offshoot show` prints it".to_owned()
-    })
-}
-
-fn parse_limit(text: &str) -> Result<NonZeroUsize, &'static str> {
-    text.parse()
-        .map_err(|_| "a number of sessions is 1, 2, 3 and so on; --all shows all")
-}
-
-fn parse_number(text: &str) -> Result<NonZeroUsize, &'static str> {
-    text.parse()
-        .map_err(|_| "requests are numbered 1, 2, 3 and so on")
-}
-
-fn named(source: OsString) -> Result<OsString, &'static str> {
-    if source.is_empty() {
-        return Err("name a session's id or a session file");
-    }
-    Ok(source)
-}
-
-fn parse_prompt(text: &str) -> Result<String, &'static str> {
-    if text.trim().is_empty() {
-        return Err("the prompt is empty: say what the agent is to do");
-    }
-    Ok(text.to_owned())
 }

@@ -1,0 +1,127 @@
+//! Lines from a person: edited at a terminal, or as they are from anything else.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{DefaultEditor, Editor};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::home;
+
+/// What was entered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entered {
+    Line(String),
+    /// Ctrl-C: the line does not count.
+    Interrupted,
+    /// Ctrl-D, or the end of what was piped in.
+    End,
+}
+
+/// Where lines come from.
+pub(super) enum Lines {
+    Terminal {
+        editor: Box<Editor<(), FileHistory>>,
+        /// Where the history is kept.
+        history: Option<PathBuf>,
+    },
+    /// Read on a thread of its own, so that Ctrl-C is heard meanwhile.
+    Piped(UnboundedReceiver<String>),
+}
+
+impl Lines {
+    pub(super) fn open() -> Result<Self> {
+        if !std::io::stdin().is_terminal() {
+            let (send, lines) = unbounded_channel();
+            std::thread::spawn(move || {
+                for line in std::io::stdin().lock().lines() {
+                    // What is no text ends it, as the end does.
+                    let Ok(line) = line else { return };
+                    if send.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+            return Ok(Self::Piped(lines));
+        }
+        let mut editor = DefaultEditor::new().context("could not set the terminal up")?;
+        let history = home::cache().map(|cache| cache.join("chat-history"));
+        if let Some(file) = &history {
+            // It costs nothing but memories if it is not there.
+            drop(editor.load_history(file));
+        }
+        Ok(Self::Terminal {
+            editor: Box::new(editor),
+            history,
+        })
+    }
+
+    /// Whether a person sees what stands before the line.
+    pub(super) const fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal { .. })
+    }
+
+    /// What a person says, with all its lines: one that ends in a backslash goes on. `start` can be changed before it is
+    /// entered.
+    pub(super) async fn message(&mut self, prompt: &str, start: &str) -> Result<Entered> {
+        let mut whole = String::new();
+        let mut prompt = prompt;
+        let mut start = start;
+        loop {
+            match self.read(prompt, start).await? {
+                Entered::Line(line) => match line.strip_suffix('\\') {
+                    Some(line) => {
+                        whole.push_str(line);
+                        whole.push('\n');
+                    }
+                    None => {
+                        whole.push_str(&line);
+                        self.remember(&whole);
+                        return Ok(Entered::Line(whole));
+                    }
+                },
+                Entered::End if !whole.is_empty() => return Ok(Entered::Line(whole)),
+                other => return Ok(other),
+            }
+            prompt = "… ";
+            start = "";
+        }
+    }
+
+    /// One line.
+    pub(super) async fn read(&mut self, prompt: &str, start: &str) -> Result<Entered> {
+        match self {
+            // It blocks, and nothing else of this thread waits: the agent has threads of its own.
+            Self::Terminal { editor, .. } => {
+                match editor.readline_with_initial(prompt, (start, "")) {
+                    Ok(line) => Ok(Entered::Line(line)),
+                    Err(ReadlineError::Interrupted) => Ok(Entered::Interrupted),
+                    Err(ReadlineError::Eof) => Ok(Entered::End),
+                    Err(error) => Err(error).context("could not read from the terminal"),
+                }
+            }
+            Self::Piped(lines) => tokio::select! {
+                line = lines.recv() => Ok(line.map_or(Entered::End, Entered::Line)),
+                _ = tokio::signal::ctrl_c() => Ok(Entered::End),
+            },
+        }
+    }
+
+    fn remember(&mut self, line: &str) {
+        let Self::Terminal { editor, history } = self else {
+            return;
+        };
+        if line.trim().is_empty() || editor.add_history_entry(line).is_err() {
+            return;
+        }
+        if let Some(file) = history {
+            if let Some(dir) = file.parent() {
+                drop(std::fs::create_dir_all(dir));
+            }
+            drop(editor.append_history(file));
+        }
+    }
+}
