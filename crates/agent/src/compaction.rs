@@ -4,14 +4,14 @@
 //! *overflow* the provider has refused a request as too long. And somebody may ask for it, between turns. What happens is
 //! the same each time:
 //!
-//! 1. The [span](span) is chosen: from behind the system prompt up to a tail that is kept as it is. No call is ever parted
+//! 1. The [span] is chosen: from behind the system prompt up to a tail that is kept as it is. No call is ever parted
 //!    from its result.
 //! 2. Long tool results in it are [cut down](prune). That may be enough. (Not between turns: a log has no place for it
 //!    there.)
 //! 3. A model [summarises](summary) the span, as one more question at the end of the very request that the span was, so
 //!    that its provider has most of it cached.
-//! 4. The summary and the [checkpoint](checkpoint) that replaces the span are logged, between the start and the end of a
-//!    [bracket](bracket). Nothing is lost: the replaced events stay in the log, and forks can be cut among them.
+//! 4. The summary and the [checkpoint] that replaces the span are logged, between the start and the end of a
+//!    [bracket]. Nothing is lost: the replaced events stay in the log, and forks can be cut among them.
 //!
 //! A compaction that fails changes nothing of what the model sees. Under pressure the turn goes on without it, and it is
 //! not tried again in that turn.

@@ -6,6 +6,7 @@
 use offshoot_session::{Body, Event, EventKind, EventLog, Seq};
 
 use super::events::CHECKPOINT;
+use crate::context;
 
 /// A part of the surface, from behind the system prompt on, that can be replaced as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Span {
             nodes.push(seq);
             tokens += prices.get(place).copied().unwrap_or(0);
             open += balance(event);
-            is_news |= !is_checkpoint(event);
+            is_news |= is_worth_summarising(event);
             if open == 0 && is_news {
                 ends.push((nodes.len(), tokens));
             }
@@ -110,8 +111,11 @@ fn balance(event: &Event) -> i64 {
     }
 }
 
-/// Summarising a summary alone would only lose more of what it says.
-fn is_checkpoint(event: &Event) -> bool {
+/// Summarising a summary alone would only lose more of what it says, and what is said again needs none.
+fn is_worth_summarising(event: &Event) -> bool {
     let message = event.body().message();
-    message.is_some_and(|message| &*message.source == CHECKPOINT)
+    message.is_none_or(|message| {
+        let source = &*message.source;
+        source != CHECKPOINT && !context::is_said_again(source)
+    })
 }

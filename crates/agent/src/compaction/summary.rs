@@ -39,7 +39,8 @@ changed and why. Quote the code that the next steps need.
 7. Next Step: what to do next, if the user's requests say so. Do not begin anything new.
 8. Critical Context: names, numbers, commands, paths and results that could not be found out again easily.
 
-If the conversation begins with such a summary, carry over what still matters in it.";
+If the conversation begins with such a summary, carry over what still matters in it. The system prompt, the project \
+instructions and the description of where you work are told again anyway: do not repeat them.";
 
 /// Why there is no answer.
 enum Unanswered {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Said;
 use crate::events::read;
 
-const KIND: &str = "agent-instructions";
+pub(super) const KIND: &str = "agent-instructions";
 
 #[derive(Serialize)]
 struct Source {

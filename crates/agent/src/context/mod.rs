@@ -23,6 +23,11 @@ use crate::events::row_text;
 use crate::input::Input;
 use crate::tool_order;
 
+/// Whether a message of a source is said again once it is not seen any more.
+pub(crate) fn is_said_again(source: &str) -> bool {
+    [instructions::KIND, runtime::KIND].contains(&source)
+}
+
 /// What requests are made of besides the conversation itself.
 #[derive(Clone, Debug)]
 pub struct ContextConfig {

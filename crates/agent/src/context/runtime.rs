@@ -10,7 +10,7 @@ use super::{Said, fork};
 use crate::driver::Driver;
 use crate::events::{SourceKind, read};
 
-const KIND: &str = "runtime-context";
+pub(super) const KIND: &str = "runtime-context";
 
 /// A fact of the runtime context. It should stay the same for as long as the fact does: every change is a message to the
 /// model.

@@ -1,6 +1,7 @@
 //! Compacted conversations in other lives: forked, resumed, replayed, and interrupted wherever that is possible.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use offshoot_agent::{
     Agent, AgentSetup, Cancel, CancelCause, Driver, Queue, ReplayError, derive_script, script_from,
@@ -245,7 +246,7 @@ async fn a_turn_that_compacts_is_cancelled_at_every_point() {
     }
 }
 
-/// Drops the future of the turn after it has been polled so often.
+/// Drops the future of the turn after it has been polled so often. Whether it was over then.
 async fn abandoned(after: usize) -> bool {
     let bench = Bench::new();
     let probe = Probe::default();
@@ -257,16 +258,15 @@ async fn abandoned(after: usize) -> bool {
     let is_done = {
         let mut run = std::pin::pin!(agent.run(&cancel));
         let mut polls = 0;
-        loop {
-            if futures_util::poll!(&mut run).is_ready() {
-                break true;
-            }
+        // Polled again only when something has happened.
+        std::future::poll_fn(|cx| {
             polls += 1;
-            if polls == after {
-                break false;
+            if polls > after {
+                return Poll::Ready(false);
             }
-            tokio::task::yield_now().await;
-        }
+            run.as_mut().poll(cx).map(|_| true)
+        })
+        .await
     };
     agent.set_model(script(vec![says("Here."); 4]), call_config("acme-small"));
     let reports = ask(&mut agent, "Go on.").await;

@@ -14,6 +14,7 @@ mod compacting;
 mod compacting_again;
 mod compacting_asked;
 mod compacting_refused;
+mod compacting_when;
 mod context;
 mod corpus;
 mod crowd;

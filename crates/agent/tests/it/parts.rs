@@ -6,7 +6,7 @@ use futures_util::stream::BoxStream;
 use offshoot_agent::{AgentSetup, Attached, Driver};
 use offshoot_model::{
     AdapterDefaults, Attempt, CallConfig, Chunk, Failure, Model, ModelInfo, ModelRequest,
-    PreparedCall, ScriptModel,
+    PreparedCall, RetryPolicy, ScriptModel,
 };
 use offshoot_session::{EventKind, EventLog};
 use serde_json::Value;
@@ -63,6 +63,7 @@ impl Model for Routed {
     fn prepare(&self, config: &CallConfig) -> Result<PreparedCall, Failure> {
         let mut prepared = PreparedCall::plain(config.clone());
         prepared.info = self.info.clone();
+        prepared.retry = RetryPolicy::never();
         let filled = &mut prepared.config;
         let mut defaults = AdapterDefaults::default();
         if filled.reasoning_effort.is_none() {

@@ -98,8 +98,8 @@ async fn that_may_be_enough_so_that_nothing_is_summarised() {
     let turn = [
         talks("a", 700),
         talks("b", 90),
-        talks("c", 600),
-        says(&long("one", 200)),
+        talks("c", 500),
+        says(&long("one", 150)),
     ];
     let model = narrow(turn.into_iter().chain([says("Two.")]).collect());
     let mut agent = agent(&bench, Arc::clone(&model), &heard);

@@ -19,6 +19,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, DIALECT, NOW, call_config};
+use crate::crowd::{long, too_long};
 use crate::parts::{Routed, agent_with};
 use crate::prefix::elements;
 use crate::support::{answers, call, calls, says};
@@ -46,6 +47,10 @@ enum Action {
     Mode(bool),
     /// Earlier messages are replaced by one.
     Rewrite(u8),
+    /// Somebody has the conversation compacted.
+    Compact,
+    /// It is too long for the provider, which happens in the middle of a turn.
+    Overflow,
     /// The process ends, and another one goes on.
     Restart,
     /// Another process goes on with a fork, made at this many thousandths of the log.
@@ -64,6 +69,8 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (0..3_u8).prop_map(Action::Instructions),
         1 => any::<bool>().prop_map(Action::Mode),
         2 => (0..6_u8).prop_map(Action::Rewrite),
+        2 => Just(Action::Compact),
+        2 => Just(Action::Overflow),
         2 => Just(Action::Restart),
         3 => (0..1000_u16).prop_map(Action::Fork),
     ]
@@ -152,6 +159,12 @@ impl World {
         assert_eq!(self.model.script.remaining(), 0);
     }
 
+    /// Two turns, of which the first can be summarised.
+    async fn talk_long(&mut self, agent: &mut Driver) {
+        self.turn(agent, vec![says(&long("answer", 500))]).await;
+        self.turn(agent, vec![says("Yes.")]).await;
+    }
+
     async fn act(&mut self, mut agent: Driver, action: Action) -> Driver {
         match action {
             Action::Talk => self.turn(&mut agent, vec![says("Yes.")]).await,
@@ -211,6 +224,18 @@ impl World {
                 agent.session().append(draft, NOW).unwrap();
             }
             Action::Rewrite(kept) => rewrite(&agent, usize::from(kept), self.steps),
+            Action::Compact => {
+                self.talk_long(&mut agent).await;
+                self.model.script.push(says("In short."));
+                let compacted = agent.compact(&Cancel::new()).await.unwrap();
+                assert!(compacted.is_some());
+                assert_eq!(self.model.script.remaining(), 0);
+            }
+            Action::Overflow => {
+                self.talk_long(&mut agent).await;
+                let attempts = vec![too_long(), says("In short."), says("Yes.")];
+                self.turn(&mut agent, attempts).await;
+            }
             Action::Restart => {
                 let id = agent.session().id().clone();
                 agent.flush().unwrap();
@@ -319,6 +344,12 @@ fn check(world: &World, id: &SessionId, sent: &[Arc<ModelRequest>]) -> Result<()
     Ok(())
 }
 
+/// Whether a summary is asked for: no request of the conversation itself.
+fn is_of_a_summary(request: &Arc<ModelRequest>) -> bool {
+    let last = request.messages.last();
+    last.is_some_and(|message| message.source.kind() == "compaction")
+}
+
 /// No provider refuses it, however it is spoken to.
 fn acceptable(request: &ModelRequest) -> Result<(), TestCaseError> {
     let body = |protocol: Protocol| -> Value {
@@ -358,6 +389,10 @@ async fn run(flexible: bool, actions: &[Action]) -> Result<(), TestCaseError> {
         agent = world.act(agent, *action).await;
         agent.flush().unwrap();
         let sent = world.model.script.requests().split_off(sent);
+        let (summaries, sent): (Vec<_>, Vec<_>) = sent.into_iter().partition(is_of_a_summary);
+        for request in summaries {
+            acceptable(&request)?;
+        }
         check(&world, agent.session().id(), &sent)?;
     }
     Ok(())
