@@ -5,6 +5,7 @@
 mod abandoned;
 mod append_failures;
 mod approvals;
+mod behaviours;
 mod bench;
 mod builtin;
 mod cancel;
