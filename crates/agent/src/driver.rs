@@ -11,10 +11,11 @@ use crate::answer::Answer;
 use crate::approver::Approver;
 use crate::cancel::Cancel;
 use crate::compaction::Compactor;
-use crate::context::{ForkOrigin, Surroundings};
+use crate::context::{ForkOrigin, Surroundings, Told};
 use crate::core::{Core, Route};
 use crate::env::Env;
 use crate::events::{CancelCause, Header, TurnEndReason};
+use crate::history::History;
 use crate::hooks::{AgentHook, HookError, StepContext};
 use crate::inbox::{self, InboxTarget};
 use crate::input::Input;
@@ -64,7 +65,10 @@ pub struct Driver {
     pub(crate) instructions: Option<Arc<dyn Instructions>>,
     pub(crate) titles: Option<TitleModel>,
     pub(crate) surroundings: Surroundings,
+    pub(crate) told: Told,
     pub(crate) origin: ForkOrigin,
+    /// What requests are made of, as far as it was read.
+    pub(crate) history: History,
     /// The log so far, read by another path; empty unless requests are verified.
     pub(crate) rebuilt: Reconstruction,
     /// The surface's generation at the last request, or when the agent was attached.
@@ -247,7 +251,9 @@ impl Driver {
             instructions,
             titles,
             surroundings: Surroundings::default(),
+            told: Told::default(),
             origin: *origin,
+            history: History::default(),
             rebuilt: Reconstruction::new(),
             generation,
             series: false,

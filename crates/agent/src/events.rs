@@ -26,7 +26,8 @@ pub(crate) fn row_text(data: &impl Serialize) -> Box<RawValue> {
 /// A row is one line, but JSON that tools and adapters hand over may be laid out over several. Line feeds in JSON text
 /// stand only between tokens, so a blank says the same.
 pub(crate) fn one_line(json: Box<RawValue>) -> Box<RawValue> {
-    if !json.get().contains(['\n', '\r']) {
+    let breaks = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    if !json.get().as_bytes().iter().any(breaks) {
         return json;
     }
     RawValue::from_string(json.get().replace(['\n', '\r'], " "))

@@ -64,6 +64,7 @@ mod env;
 mod error;
 mod events;
 mod feed;
+mod history;
 mod hooks;
 mod inbox;
 mod input;

@@ -10,6 +10,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use offshoot_model::{CallConfig, ContentBlock, Message, ModelRequest, ToolSpec};
 use offshoot_session::{Seq, SessionId};
@@ -178,7 +179,7 @@ impl Reconstruction {
                     seq: Seq::new(*seq),
                     reason: error.to_string(),
                 })?;
-            messages.extend(message);
+            messages.extend(message.map(Arc::new));
         }
         Ok(ModelRequest {
             config,
@@ -260,7 +261,7 @@ fn bytes(request: &ModelRequest) -> Vec<u8> {
         config: &'a CallConfig,
         tools: &'a [ToolSpec],
         session: Option<&'a str>,
-        messages: &'a [Message],
+        messages: Vec<&'a Message>,
     }
     let ModelRequest {
         config,
@@ -272,7 +273,7 @@ fn bytes(request: &ModelRequest) -> Vec<u8> {
         config,
         tools,
         session: session_id.as_deref(),
-        messages,
+        messages: messages.iter().map(Arc::as_ref).collect(),
     })
     .expect("BUG: requests are made of strings, finite numbers and JSON")
 }

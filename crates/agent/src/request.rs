@@ -3,37 +3,18 @@
 //! The request behind the n-th settled attempt is what the log said just before that attempt was settled. So any request
 //! that was ever made can be built again, from the file alone, byte for byte once the provider's dialect encodes it.
 
-use offshoot_model::{Message, ModelRequest};
+use offshoot_model::ModelRequest;
 use offshoot_session::{Event, EventKind, EventLog, LogOffset, Seq, SessionId};
 
 use crate::error::RequestError;
-use crate::events::StoredHeader;
+use crate::history::History;
 
 /// The request that would be made at the end of this log.
 ///
 /// # Errors
 /// No `request/header` yet, or a message that cannot be sent.
 pub fn build_request(log: &EventLog, session: &SessionId) -> Result<ModelRequest, RequestError> {
-    let header = log
-        .request_header()
-        .ok_or(RequestError::NoHeader(log.end().seq()))?;
-    let unsendable = |seq: Seq, reason: String| RequestError::Message { seq, reason };
-    let StoredHeader { header: parsed } = header
-        .parse()
-        .map_err(|error| unsendable(header.seq(), error.to_string()))?;
-    let messages = log
-        .messages()
-        .map(|message| {
-            Message::from_stored(&message.text)
-                .map_err(|error| unsendable(message.seq, error.to_string()))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(ModelRequest {
-        config: parsed.config,
-        messages,
-        tools: parsed.tools,
-        session_id: Some(session.as_str().to_owned()),
-    })
+    History::default().request(log, session)
 }
 
 /// The n-th request of a session, counted from 1 over its settled attempts, with the event that settled it.

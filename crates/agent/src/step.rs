@@ -21,7 +21,7 @@ use crate::events::{
 use crate::hooks::Recovery;
 use crate::input::Input;
 use crate::reconstruct::verify_request;
-use crate::request::{build_request, settled_attempts};
+use crate::request::settled_attempts;
 use crate::usage;
 
 /// What an answer has come to.
@@ -74,7 +74,7 @@ impl Driver {
     /// Builds the request that the log amounts to, and sees that it really does.
     fn build_request(&mut self) -> Result<ModelRequest, StepFailure> {
         let log = self.session.log();
-        let request = build_request(&log, self.session.id())?;
+        let request = self.history.request(&log, self.session.id())?;
         if self.config.context.verify_requests {
             self.verify(&log, &request).map_err(|error| {
                 StepFailure::Model(Failure::new(error.code(), error.to_string()))

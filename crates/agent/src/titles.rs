@@ -113,8 +113,7 @@ impl Driver {
             return Ok(());
         };
         let log = self.session.log();
-        let named = |event: &Arc<Event>| *event.kind() == EventKind::SessionTitle;
-        let is_new = !log.events().any(named);
+        let is_new = log.title().is_none();
         if is_new && let Some(title) = fallback_title(&first.text) {
             let data = SessionTitle {
                 title: &title,
@@ -129,11 +128,14 @@ impl Driver {
         match titles.cadence {
             TitleCadence::FirstPrompt if is_new => self.ask_for_title(&titles, said),
             TitleCadence::AllPrompts if !is_named_by_a_person(&log) => {
-                let before = log.events().filter(|event| {
+                let events = (0..log.end().get()).rev().map(Seq::new);
+                let before = events.filter_map(|seq| log.get(seq)).filter(|event| {
                     let is_now = prompts.iter().any(|prompt| prompt.seq() == event.seq());
                     !is_now && event.surface_op() == Some(SurfaceOp::Append)
                 });
-                let mut all: Vec<_> = before.filter_map(|event| self::said(event)).collect();
+                let before = before.filter_map(|event| self::said(event));
+                let mut all: Vec<_> = before.take(SHOWN_MESSAGES).collect();
+                all.reverse();
                 all.extend(said);
                 all.drain(..all.len().saturating_sub(SHOWN_MESSAGES));
                 self.ask_for_title(&titles, all)
@@ -190,7 +192,7 @@ impl Driver {
             seqs,
             request: ModelRequest {
                 config,
-                messages: vec![system, message],
+                messages: vec![system.into(), message.into()],
                 tools: Vec::new(),
                 session_id: Some(self.session.id().as_str().to_owned()),
             },
@@ -355,10 +357,7 @@ struct StoredSource {
 }
 
 fn last_title(log: &EventLog) -> Option<StoredTitle> {
-    let titles = log
-        .events()
-        .filter(|event| *event.kind() == EventKind::SessionTitle);
-    read(titles.last()?)
+    read(log.title()?)
 }
 
 #[derive(Serialize)]

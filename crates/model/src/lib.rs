@@ -37,7 +37,7 @@
 //!     ])],
 //! );
 //! let question = Message::text("m-1", Role::User, "how many files?", MessageSource::user());
-//! let request = ModelRequest { messages: vec![question], ..ModelRequest::default() };
+//! let request = ModelRequest { messages: vec![question.into()], ..ModelRequest::default() };
 //!
 //! let mut assembler = Assembler::new();
 //! let mut answer = model.stream(Arc::new(request), CancellationToken::new());

@@ -6,6 +6,7 @@
 //! the stored bytes.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::ser::SerializeMap as _;
@@ -537,8 +538,9 @@ pub struct Usage {
 pub struct ModelRequest {
     /// Where the call goes and with which settings.
     pub config: CallConfig,
-    /// The history, oldest first. Assistant messages without content are not part of it.
-    pub messages: Vec<Message>,
+    /// The history, oldest first. Assistant messages without content are not part of it. One request extends another, so
+    /// they share what they have in common.
+    pub messages: Vec<Arc<Message>>,
     /// The tools that may be called.
     pub tools: Vec<ToolSpec>,
     /// The session on whose behalf the call is made, if any.

@@ -4,6 +4,7 @@
 //! that writing it is a pure function of what was fetched.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -76,7 +77,7 @@ impl Gallery {
     ///
     /// # Errors
     /// [`codes::IMAGE_OFFLOAD_REQUIRED`] if there is too much of it, [`codes::UNSUPPORTED_CONTENT`] if a picture is missing.
-    pub(crate) fn load(messages: &[Message], pictures: Pictures<'_>) -> Result<Self, Failure> {
+    pub(crate) fn load(messages: &[Arc<Message>], pictures: Pictures<'_>) -> Result<Self, Failure> {
         let Pictures::Shown {
             attachments,
             limits,
@@ -133,7 +134,7 @@ impl Gallery {
 }
 
 /// The pictures that are in the context, oldest first.
-fn images_of(messages: &[Message]) -> impl Iterator<Item = &ImageAttachment> {
+fn images_of(messages: &[Arc<Message>]) -> impl Iterator<Item = &ImageAttachment> {
     let blocks = messages.iter().flat_map(|message| &message.content);
     blocks.filter_map(|block| match block {
         ContentBlock::Image {

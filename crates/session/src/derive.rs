@@ -20,9 +20,12 @@ pub struct DerivedMessage<'a> {
     pub text: Cow<'a, str>,
 }
 
-pub(crate) fn messages(log: &EventLog) -> impl Iterator<Item = DerivedMessage<'_>> + '_ {
+pub(crate) fn messages(
+    log: &EventLog,
+    from: usize,
+) -> impl Iterator<Item = DerivedMessage<'_>> + '_ {
     let offloaded = offloaded_images(log);
-    log.surface().nodes().filter_map(move |seq| {
+    log.surface().nodes_from(from).filter_map(move |seq| {
         let event = log
             .get(seq)
             .expect("BUG: a node of the surface is an event of its log");

@@ -142,6 +142,7 @@ pub(crate) struct Folds {
     pub(crate) offloads: SharedVec<Seq>,
     pub(crate) request_header: Option<Seq>,
     pub(crate) request_context: Option<Seq>,
+    pub(crate) title: Option<Seq>,
     pub(crate) last_turn: u64,
     pub(crate) inherited_marker: Option<Seq>,
     pub(crate) completed: CompletedPrefix,
@@ -195,10 +196,11 @@ impl Folds {
             Body::EndSeed { inherited: true } => self.inherited_marker = Some(event.seq()),
             Body::RequestHeader { .. } => self.request_header = Some(event.seq()),
             Body::ImageOffload(_) => self.offloads.push(event.seq()),
-            _ if *event.kind() == EventKind::RequestContext => {
-                self.request_context = Some(event.seq());
-            }
-            _ => {}
+            _ => match event.kind() {
+                EventKind::RequestContext => self.request_context = Some(event.seq()),
+                EventKind::SessionTitle => self.title = Some(event.seq()),
+                _ => {}
+            },
         }
     }
 }

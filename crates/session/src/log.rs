@@ -267,6 +267,12 @@ impl EventLog {
         self.folds.request_context.and_then(|seq| self.get(seq))
     }
 
+    /// The last `session/title`.
+    #[must_use]
+    pub fn title(&self) -> Option<&Arc<Event>> {
+        self.folds.title.and_then(|seq| self.get(seq))
+    }
+
     /// The number of the last turn that was started, 0 before the first. Counts through forks and restarts.
     #[must_use]
     pub const fn last_turn(&self) -> u64 {
@@ -283,7 +289,12 @@ impl EventLog {
     ///
     /// Empty system, developer and assistant messages derive nothing, though their node keeps its place.
     pub fn messages(&self) -> impl Iterator<Item = DerivedMessage<'_>> + '_ {
-        derive::messages(self)
+        derive::messages(self, 0)
+    }
+
+    /// [`EventLog::messages`] of the nodes from a place of the surface on, counted from 0.
+    pub fn messages_from(&self, place: usize) -> impl Iterator<Item = DerivedMessage<'_>> + '_ {
+        derive::messages(self, place)
     }
 
     pub(crate) fn folds(&self) -> &Folds {

@@ -28,6 +28,11 @@ impl Surface {
         self.nodes.iter().copied()
     }
 
+    /// The nodes from a place on, counted from 0.
+    pub fn nodes_from(&self, place: usize) -> impl Iterator<Item = Seq> + '_ {
+        self.nodes.iter_from(place).copied()
+    }
+
     /// The node at a place, counted from 0.
     #[must_use]
     pub fn node(&self, place: usize) -> Option<Seq> {

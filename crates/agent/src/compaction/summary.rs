@@ -145,7 +145,7 @@ impl Driver {
         let id = self.env.fresh_id();
         let source = MessageSource::of_kind("compaction");
         let instruction = Message::text(id, Role::User, INSTRUCTION, source);
-        request.messages.push(instruction);
+        request.messages.push(instruction.into());
         request.config = call.clone();
         Ok(request)
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use offshoot_session::{EventKind, EventLog};
+use offshoot_session::Event;
 use offshoot_tool_api::InstructionFile;
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +23,9 @@ struct Source {
     changes: Vec<Change>,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
-struct Change {
+/// A file as the model was told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Change {
     action: Action,
     scope: String,
     path: String,
@@ -32,7 +33,7 @@ struct Change {
     digest: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Action {
     Set,
@@ -40,9 +41,12 @@ enum Action {
     Remove,
 }
 
-/// What has to be said, so that the model knows what the files say.
-pub(super) fn update(log: &EventLog, files: Vec<InstructionFile>, budget: usize) -> Option<Said> {
-    let known = known(log);
+/// What has to be said, so that the model knows what the files say. `known` is what it knows, by scope.
+pub(super) fn update(
+    known: &BTreeMap<String, Change>,
+    files: Vec<InstructionFile>,
+    budget: usize,
+) -> Option<Said> {
     let files: Vec<_> = files
         .into_iter()
         .filter(|file| !file.text.trim().is_empty())
@@ -87,8 +91,8 @@ pub(super) fn update(log: &EventLog, files: Vec<InstructionFile>, budget: usize)
     Some(Said::new(text, &source))
 }
 
-/// What the model has been told, by scope, in the messages that it still sees. One that cannot be read told nothing.
-fn known(log: &EventLog) -> BTreeMap<String, Change> {
+/// Adds what a message tells. One that cannot be read tells nothing.
+pub(super) fn apply(event: &Event, known: &mut BTreeMap<String, Change>) {
     #[derive(Deserialize)]
     struct Stored {
         source: Changes,
@@ -97,27 +101,14 @@ fn known(log: &EventLog) -> BTreeMap<String, Change> {
     struct Changes {
         changes: Vec<Change>,
     }
-    let told = log
-        .surface()
-        .nodes()
-        .filter_map(|seq| log.get(seq))
-        .filter(|event| *event.kind() == EventKind::UserMessage)
-        .filter(|event| {
-            event
-                .body()
-                .message()
-                .is_some_and(|message| &*message.source == KIND)
-        })
-        .filter_map(|event| read::<Stored>(event));
-    let mut known = BTreeMap::new();
-    for change in told.flat_map(|stored| stored.source.changes) {
+    let changes = read::<Stored>(event).map(|stored| stored.source.changes);
+    for change in changes.into_iter().flatten() {
         if change.action == Action::Remove {
             known.remove(&change.scope);
         } else {
             known.insert(change.scope.clone(), change);
         }
     }
-    known
 }
 
 fn text(

@@ -8,6 +8,7 @@
 mod fork;
 mod instructions;
 mod runtime;
+mod told;
 
 use std::path::Path;
 
@@ -17,6 +18,7 @@ use serde::Serialize;
 pub(crate) use fork::ForkOrigin;
 pub use runtime::ContextSection;
 pub(crate) use runtime::Surroundings;
+pub(crate) use told::Told;
 
 use crate::driver::{Driver, StepFailure};
 use crate::events::row_text;
@@ -76,12 +78,13 @@ impl Driver {
         // Nothing is logged of a step whose request cannot be made.
         tool_order::ordered(&self.tools, self.config.context.tool_order.as_deref())?;
         let log = self.session.log();
+        self.told.follow(&log);
         let cwd = self.session.header().cwd;
         let budget = self.config.context.instructions_bytes;
         // Whoever reads no instructions does not take back what others have said.
         let instructions = self.instructions.as_ref().and_then(|instructions| {
             let files = instructions.files(cwd.as_deref().map(Path::new));
-            instructions::update(&log, files, budget)
+            instructions::update(&self.told.instructions, files, budget)
         });
         let runtime = self.snapshot(&log, cwd.as_deref());
         let said = instructions.into_iter().chain(runtime);

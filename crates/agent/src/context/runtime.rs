@@ -120,7 +120,7 @@ impl Driver {
             sections.push(self.surroundings.permissions());
         }
         sections.extend(self.forks(log));
-        update(log, sections)
+        update(self.told.sections.as_deref(), &sections)
     }
 }
 
@@ -131,25 +131,10 @@ struct SnapshotSource<'a> {
     sections: &'a [ContextSection],
 }
 
-fn update(log: &EventLog, sections: Vec<ContextSection>) -> Option<Said> {
-    let last = log
-        .surface()
-        .nodes()
-        .filter_map(|seq| log.get(seq))
-        .filter(|event| *event.kind() == EventKind::UserMessage)
-        .filter(|event| {
-            event
-                .body()
-                .message()
-                .is_some_and(|message| &*message.source == KIND)
-        })
-        .last();
-    let known = match last {
-        None => Some(Vec::new()),
-        // What cannot be read is replaced.
-        Some(event) => sections_of(event),
-    };
-    if known.as_ref() == Some(&sections) {
+/// What has to be said, if the model knows something else.
+fn update(known: Option<&[ContextSection]>, sections: &[ContextSection]) -> Option<Said> {
+    // What cannot be read is replaced.
+    if known == Some(sections) {
         return None;
     }
     if sections.is_empty() {
@@ -157,20 +142,20 @@ fn update(log: &EventLog, sections: Vec<ContextSection>) -> Option<Said> {
         return Some(Said::new(text, &SourceKind { kind: KIND }));
     }
     let mut text = String::from("This is where you work now; it replaces what was said before.");
-    for section in &sections {
+    for section in sections {
         text.push_str("\n\n");
         text.push_str(&section.text);
     }
     let source = SnapshotSource {
         kind: KIND,
         form: "snapshot",
-        sections: &sections,
+        sections,
     };
     Some(Said::new(text, &source))
 }
 
 /// What a message of this kind says; nothing if it takes back what others have said. `None` if it cannot be read.
-fn sections_of(event: &Event) -> Option<Vec<ContextSection>> {
+pub(super) fn sections_of(event: &Event) -> Option<Vec<ContextSection>> {
     #[derive(Deserialize)]
     struct Stored {
         source: Source,

@@ -1,6 +1,5 @@
 //! Rows replayed by hand, and what a driver does when the two paths differ.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use offshoot_format::Container;
@@ -35,7 +34,7 @@ fn ids(log: &Reconstruction) -> Vec<String> {
     request
         .messages
         .into_iter()
-        .map(|message| message.id)
+        .map(|message| message.id.clone())
         .collect()
 }
 
@@ -90,7 +89,7 @@ fn a_request_that_is_not_what_the_log_says_is_told_with_its_first_other_byte() {
     let session = SessionId::new("s");
     let mut request = log.request(&session).unwrap();
     assert_eq!(verify_request(&request, &log, &session), Ok(()));
-    request.messages[0].id = "b".into();
+    Arc::make_mut(&mut request.messages[0]).id = "b".into();
     let error = verify_request(&request, &log, &session).unwrap_err();
     let byte =
         br#"{"config":{"provider":"p","model":"m"},"tools":[],"session":"s","messages":[{"id":""#

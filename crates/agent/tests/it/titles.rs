@@ -89,7 +89,7 @@ async fn a_model_is_asked_on_the_side_and_what_it_is_asked_is_logged_first() {
     );
     let sent = &names.requests()[0];
     assert_eq!(sent.messages.len(), 2);
-    assert_eq!(serde_json::to_value(&sent.messages[1]).unwrap(), *message);
+    assert_eq!(serde_json::to_value(&*sent.messages[1]).unwrap(), *message);
     assert_eq!(
         sent.messages[0].content,
         [ContentBlock::text(request["system"].as_str().unwrap())]

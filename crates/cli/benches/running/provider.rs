@@ -17,11 +17,11 @@ pub(crate) enum Answer {
 
 pub(crate) const TEXT: &str = "Everything is as it should be.";
 
-/// When requests arrived, and the last of them.
+/// When requests arrived, and what the first of them said.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) arrived: Vec<Instant>,
-    pub(crate) last_body: Vec<u8>,
+    pub(crate) bodies: Vec<Vec<u8>>,
 }
 
 pub(crate) struct Provider {
@@ -76,7 +76,9 @@ fn serve(stream: TcpStream, answer: Answer, file: &str, seen: &Mutex<Seen>) {
         {
             let mut seen = seen.lock().expect("nobody panics with it");
             seen.arrived.push(Instant::now());
-            seen.last_body = body;
+            if seen.bodies.len() < KEPT {
+                seen.bodies.push(body);
+            }
         }
         let events = if asks { tool_call(file) } else { text() };
         let reply = format!(
@@ -89,8 +91,15 @@ fn serve(stream: TcpStream, answer: Answer, file: &str, seen: &Mutex<Seen>) {
     }
 }
 
+/// A turn has at most so many requests.
+const KEPT: usize = 2;
+
+/// More than stands behind the last message of a request, and less than would take long to look through.
+const END: usize = 64 * 1024;
+
 fn ends_with_result(body: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(body);
+    let end = &body[body.len().saturating_sub(END)..];
+    let text = String::from_utf8_lossy(end);
     let last = |what: &str| text.rfind(what).unwrap_or(0);
     last("\"role\":\"tool\"") > last("\"role\":\"user\"")
 }

@@ -10,6 +10,8 @@
 //! **Invariant:** marks apart, a longer history only appends blocks and messages. A block has the same form with and
 //! without a mark.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::history::History;
@@ -78,7 +80,7 @@ fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
 }
 
 /// The instructions before everything else. A dormant system message has no text and is not sent.
-fn system(head: &[Message]) -> Vec<Block<'_>> {
+fn system(head: &[Arc<Message>]) -> Vec<Block<'_>> {
     let texts = head.iter().map(|message| shown_text(&message.content));
     texts
         .filter(|text| !text.trim().is_empty())

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -44,7 +45,7 @@ impl<'a> History<'a> {
         }
     }
 
-    pub(super) fn messages(mut self, messages: &'a [Message]) -> Vec<WireMessage<'a>> {
+    pub(super) fn messages(mut self, messages: &'a [Arc<Message>]) -> Vec<WireMessage<'a>> {
         for message in messages {
             match message.role {
                 Role::System => self.instructions(&shown_text(&message.content)),

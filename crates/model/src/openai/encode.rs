@@ -6,7 +6,8 @@
 //! **Invariant:** if `a` is a prefix of `b` and `b` does not continue a run of tool results in which `a` ends, then the
 //! array of `a`, without its closing bracket, is a prefix of the array of `b`. Requests are only made at such points.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -34,9 +35,9 @@ pub fn encode_request(request: &ModelRequest, dialect: &Dialect) -> Vec<u8> {
 
 /// The `messages` array of such a body, byte for byte, as a provider gets it that has said none of it.
 #[must_use]
-pub fn encode_messages(messages: &[Message], dialect: &Dialect) -> Vec<u8> {
+pub fn encode_messages<M: Borrow<Message>>(messages: &[M], dialect: &Dialect) -> Vec<u8> {
     let gallery = Gallery::named();
-    to_bytes(&Writer::new(*dialect, None, &gallery).messages(messages))
+    to_bytes(&Writer::new(*dialect, None, &gallery).messages(messages.iter().map(Borrow::borrow)))
 }
 
 pub(crate) fn encode(request: &ModelRequest, dialect: Dialect, gallery: &Gallery) -> Vec<u8> {
@@ -49,7 +50,7 @@ pub(crate) fn encode(request: &ModelRequest, dialect: Dialect, gallery: &Gallery
     let writer = Writer::new(dialect, Some(&config.provider), gallery);
     to_bytes(&Body {
         model: &config.model,
-        messages: writer.messages(&request.messages),
+        messages: writer.messages(request.messages.iter().map(Arc::as_ref)),
         tools: request.tools.iter().map(WireTool::new).collect(),
         temperature: config.temperature,
         max_tokens,
@@ -131,7 +132,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn messages(&self, messages: &'a [Message]) -> Vec<WireMessage<'a>> {
+    fn messages(
+        &self,
+        messages: impl ExactSizeIterator<Item = &'a Message>,
+    ) -> Vec<WireMessage<'a>> {
         let mut wire = Vec::with_capacity(messages.len());
         let mut tool_images = Vec::new();
         for message in messages {

@@ -1,5 +1,7 @@
 //! The exact bytes of Messages requests.
 
+use std::sync::Arc;
+
 use offshoot_model::{
     CallConfig, ContentBlock, Message, MessageSource, MessagesDialect, ModelRequest, Pictures,
     Protocol, RawJson, ReplayState, Role, ToolSpec,
@@ -58,7 +60,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
             max_tokens: Some(8_192),
             ..CallConfig::default()
         },
-        messages,
+        messages: messages.into_iter().map(Arc::new).collect(),
         ..ModelRequest::default()
     }
 }
@@ -107,7 +109,10 @@ fn a_whole_request_has_the_documented_members_in_the_documented_order() {
             stop: Some(vec!["END".into()]),
             ..request(vec![]).config
         },
-        messages: vec![says(Role::System, "be brief"), says(Role::User, "hi")],
+        messages: vec![
+            says(Role::System, "be brief").into(),
+            says(Role::User, "hi").into(),
+        ],
         tools: vec![ToolSpec {
             name: "ls".into(),
             description: "list".into(),

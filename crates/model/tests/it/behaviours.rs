@@ -34,7 +34,7 @@ fn request() -> Arc<ModelRequest> {
             max_tokens: Some(100),
             ..CallConfig::default()
         },
-        messages: vec![question],
+        messages: vec![question.into()],
         ..ModelRequest::default()
     })
 }
@@ -275,8 +275,9 @@ async fn thinking_makes_its_way_back_with_its_signature() {
         Message {
             content: answer.content,
             ..Message::text("m-2", Role::Assistant, "", source)
-        },
-        Message::text("m-3", Role::User, "go on", MessageSource::user()),
+        }
+        .into(),
+        Message::text("m-3", Role::User, "go on", MessageSource::user()).into(),
     ]);
     let stream = model.stream(next, CancellationToken::new());
     assert!(stream.count().await > 0);
@@ -343,7 +344,9 @@ fn with_pictures(count: usize) -> Arc<ModelRequest> {
     let mut request = request();
     let asked = Arc::make_mut(&mut request);
     asked.config.model = "claude-opus-4-6".into();
-    asked.messages[0].content.extend(vec![image; count]);
+    Arc::make_mut(&mut asked.messages[0])
+        .content
+        .extend(vec![image; count]);
     request
 }
 

@@ -168,7 +168,7 @@ fn details_of_reasoning_are_put_together_and_go_back_to_their_provider_alone() {
                 provider: provider.into(),
                 ..CallConfig::default()
             },
-            messages: vec![reasoned(source)],
+            messages: vec![reasoned(source).into()],
             ..ModelRequest::default()
         };
         let body = Protocol::ChatCompletions(dialect).encode(&request, Pictures::Named);
@@ -197,7 +197,7 @@ fn another_adapters_state_is_not_read_as_details() {
             provider: "router".into(),
             ..CallConfig::default()
         },
-        messages: vec![reasoned(source)],
+        messages: vec![reasoned(source).into()],
         ..ModelRequest::default()
     };
     let body = Protocol::ChatCompletions(Dialect::openrouter())

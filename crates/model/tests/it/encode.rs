@@ -1,5 +1,7 @@
 //! The exact bytes of requests.
 
+use std::sync::Arc;
+
 use offshoot_model::{
     CallConfig, ContentBlock, Dialect, FileAttachment, ImageAttachment, Message, MessageSource,
     ModelRequest, RawJson, Role, ToolSpec, encode_messages, encode_request,
@@ -60,8 +62,8 @@ fn a_whole_request_has_the_documented_members_in_the_documented_order() {
             stop: Some(vec!["END".into()]),
         },
         messages: vec![
-            message(Role::System, vec![ContentBlock::text("be brief")]),
-            message(Role::User, vec![ContentBlock::text("how many files?")]),
+            message(Role::System, vec![ContentBlock::text("be brief")]).into(),
+            message(Role::User, vec![ContentBlock::text("how many files?")]).into(),
         ],
         tools: vec![ToolSpec {
             name: "ls".into(),
@@ -317,7 +319,7 @@ proptest! {
     fn a_longer_history_only_appends_to_the_bytes(steps in prop::collection::vec(any_step(), 0..8)) {
         let whole = steps.concat();
         let whole_bytes = encode_messages(&whole, &Dialect::compatible());
-        let request = ModelRequest { messages: whole, ..ModelRequest::default() };
+        let request = ModelRequest { messages: whole.into_iter().map(Arc::new).collect(), ..ModelRequest::default() };
         let in_body = format!(r#"{{"model":"","messages":{},"#, String::from_utf8(whole_bytes.clone()).unwrap());
         prop_assert!(body(&request, Dialect::compatible()).starts_with(&in_body));
         for cut in 0..steps.len() {

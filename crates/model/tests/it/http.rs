@@ -84,12 +84,7 @@ fn request() -> Arc<ModelRequest> {
             model: "demo-1".into(),
             ..CallConfig::default()
         },
-        messages: vec![Message::text(
-            "m-1",
-            Role::User,
-            "hi",
-            MessageSource::user(),
-        )],
+        messages: vec![Message::text("m-1", Role::User, "hi", MessageSource::user()).into()],
         ..ModelRequest::default()
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use offshoot_model::{
     Attachments, CallConfig, ContentBlock, Dialect, ImageAttachment, Message, MessageSource,
@@ -58,7 +59,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
             max_tokens: Some(9),
             ..CallConfig::default()
         },
-        messages,
+        messages: messages.into_iter().map(Arc::new).collect(),
         ..ModelRequest::default()
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 fn request(text: &str) -> Arc<ModelRequest> {
     let message = Message::text("m-1", Role::User, text, MessageSource::user());
     Arc::new(ModelRequest {
-        messages: vec![message],
+        messages: vec![message.into()],
         ..ModelRequest::default()
     })
 }

@@ -232,6 +232,7 @@ fn derived(log: &EventLog) -> String {
             (
                 log.request_header(),
                 log.request_context(),
+                log.title(),
                 log.last_turn(),
                 log.inherited_marker(),
                 log.latest_completed_boundary()
