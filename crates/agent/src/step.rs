@@ -30,6 +30,8 @@ enum Settled {
     Ended(StepEnding),
     /// These tools are asked for.
     Calls(Vec<ContentBlock>),
+    /// The message stands, and nothing can follow it: making the attempt again would say it twice.
+    Failed(Failure),
 }
 
 impl Driver {
@@ -58,6 +60,7 @@ impl Driver {
             match self.settle(at, answer, cancel) {
                 Ok(Settled::Ended(ending)) => return Ok(ending),
                 Ok(Settled::Calls(content)) => return self.calls(at, &content, cancel).await,
+                Ok(Settled::Failed(failure)) => return Err(StepFailure::Model(failure)),
                 Err(StepFailure::Model(failure)) => {
                     match self.recover(at, &failure, &prepared, cancel).await? {
                         // What has entered is said once, however often the model has to be asked. But a compaction may
@@ -164,7 +167,10 @@ impl Driver {
             }
             FinishReason::MaxTokens => {
                 self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;
-                Ok(Settled::Ended(StepEnding::MaxTokens))
+                // Nobody can run half a call, and a turn that ends as if nothing was missing would hide it.
+                Ok(assembled
+                    .truncated_call
+                    .map_or(Settled::Ended(StepEnding::MaxTokens), Settled::Failed))
             }
             FinishReason::Stop | FinishReason::ToolCalls => {
                 self.log_assistant(at, &assembled.content, &assembled, false, &stream)?;

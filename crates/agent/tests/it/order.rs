@@ -1,11 +1,15 @@
 //! The order of events (`reference/agent.md` §1.12, V4), as whole lists.
 
-use offshoot_agent::{Cancel, TurnEndReason, TurnReport};
-use offshoot_model::{Chunk, ContentBlock, FinishReason, Usage};
+use std::sync::Arc;
+
+use offshoot_agent::{
+    AgentHook, Cancel, Driver, HookError, Recovery, StepContext, TurnEndReason, TurnReport,
+};
+use offshoot_model::{Chunk, ContentBlock, Failure, FinishReason, Usage};
 use offshoot_session::EventKind;
 use serde_json::json;
 
-use crate::bench::{Bench, ask};
+use crate::bench::{Bench, ask, script};
 use crate::support::{all, answers, call, calls, endings, kinds, kinds_from, says};
 
 const FIRST_STEP: [&str; 9] = [
@@ -153,7 +157,7 @@ async fn two_queued_prompts_are_two_turns_of_one_run() {
 async fn an_answer_that_was_cut_off_runs_no_tool_and_ends_the_turn_as_such() {
     let bench = Bench::new();
     let cut = answers(
-        vec![ContentBlock::text("I begin"), call("a", "look", "{\"half")],
+        vec![ContentBlock::text("I begin"), call("a", "look", "{}")],
         FinishReason::MaxTokens,
     );
     let mut agent = bench.scripted(vec![cut, says("Two.")]);
@@ -166,6 +170,57 @@ async fn an_answer_that_was_cut_off_runs_no_tool_and_ends_the_turn_as_such() {
     let log = bench.log(agent.session().id());
     assert_eq!(endings(&log), ["max-tokens", "completed"]);
     assert!(bench.work.done().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_within_a_call_is_kept_and_fails_its_turn_whoever_would_try_again() {
+    let bench = Bench::new();
+    let half = answers(
+        vec![ContentBlock::text("I begin"), call("a", "look", "{\"half")],
+        FinishReason::MaxTokens,
+    );
+    let model = script(vec![half, says("Two.")]);
+    let mut setup = bench.setup(Arc::clone(&model) as _);
+    setup.hooks.push(Arc::new(TriesAgain));
+    let mut agent = Driver::new(bench.create(), setup);
+    let reports = ask(&mut agent, "Begin.").await;
+    let TurnEndReason::Error { error } = &reports[0].reason else {
+        panic!("{reports:?}");
+    };
+    assert_eq!(
+        (&*error.code, &*error.message, &*reports[0].text),
+        (
+            "TRUNCATED_TOOL_CALL",
+            "the answer hit the token limit inside a call of the tool `look`",
+            "I begin"
+        )
+    );
+    ask(&mut agent, "Go on.").await;
+    let log = bench.log(agent.session().id());
+    assert_eq!(endings(&log), ["error", "completed"]);
+    let messages = all(&log, &EventKind::AssistantMessage);
+    let said: Vec<_> = messages.iter().map(|said| &said["message"]["content"]).collect();
+    assert_eq!(
+        json!(said),
+        json!([[{"type": "text", "text": "I begin"}], [{"type": "text", "text": "Two."}]])
+    );
+    assert_eq!(model.requests().len(), 2);
+    assert!(bench.work.done().is_empty());
+}
+
+/// Wants every failed attempt to be made again.
+#[derive(Debug)]
+struct TriesAgain;
+
+#[async_trait::async_trait]
+impl AgentHook for TriesAgain {
+    async fn request_failed(
+        &self,
+        _: &StepContext<'_>,
+        _: &Failure,
+    ) -> Result<Recovery, HookError> {
+        Ok(Recovery::Retry)
+    }
 }
 
 #[tokio::test]
