@@ -55,30 +55,44 @@ fn double_quoted(rest: &mut std::str::Chars<'_>, word: &mut String) -> Option<()
     }
 }
 
-/// Whether these words stand one after the other anywhere in a command: behind operators, inside substitutions and quotes,
-/// or as arguments of another program. The first of them is also found at the end of a path.
+/// Whether these words stand one after the other anywhere in a command: behind operators, inside substitutions, quotes and
+/// braces, or as arguments of another program. The first of them is also found at the end of a path.
+///
+/// Not found is what a shell only puts together when it runs, as in `$X -rf` or `$'\x72m'`.
 pub(crate) fn mentions(command: &str, words: &[String]) -> bool {
-    let operators = |character: char| {
-        character.is_whitespace() || character.is_control() || ";&|<>(){}$`=".contains(character)
-    };
+    // A line that ends in a backslash goes on in the next.
+    let joined = command.replace("\\\n", "");
     let quotes = ['\'', '"', '\\'];
     // A quote may be in the middle of a word, or around several.
-    let closed: String = command.replace(quotes, "");
-    let opened: String = command.replace(quotes, " ");
-    [closed, opened].iter().any(|text| {
-        let found: Vec<&str> = text
-            .split(operators)
-            .filter(|word| !word.is_empty())
+    ["", " "].into_iter().any(|instead| {
+        let wanted: Vec<String> = words
+            .iter()
+            .map(|word| word.replace(quotes, instead))
             .collect();
-        found
-            .windows(words.len())
-            .any(|found| begins_with(found, words))
+        let wanted: Vec<&str> = wanted.iter().flat_map(|word| plain_words(word)).collect();
+        [command, &joined].into_iter().any(|command| {
+            let command = command.replace(quotes, instead);
+            let found: Vec<&str> = plain_words(&command).collect();
+            // Words of which nothing is left could be anything.
+            wanted.is_empty()
+                || found
+                    .windows(wanted.len())
+                    .any(|found| begins_with(found, &wanted))
+        })
     })
 }
 
-fn begins_with(found: &[&str], words: &[String]) -> bool {
-    let same = |(at, (found, word)): (usize, (&&str, &String))| {
-        *found == word || (at == 0 && found.rsplit('/').next() == Some(word.as_str()))
+/// What stands between blanks and whatever means something to a shell.
+fn plain_words(text: &str) -> impl Iterator<Item = &str> {
+    let operators = |character: char| {
+        character.is_whitespace() || character.is_control() || ";&|<>(){},$`=".contains(character)
+    };
+    text.split(operators).filter(|word| !word.is_empty())
+}
+
+fn begins_with(found: &[&str], words: &[&str]) -> bool {
+    let same = |(at, (found, word)): (usize, (&&str, &&str))| {
+        found == word || (at == 0 && found.rsplit('/').next() == Some(*word))
     };
     found.iter().zip(words).enumerate().all(same)
 }
@@ -185,6 +199,10 @@ mod tests {
             "r\\m -rf x",
             "'rm' \"-rf\" x",
             "find . | xargs rm -rf",
+            "r\\\nm -rf x",
+            "rm \\\n -rf x",
+            "rm -\\\nrf x",
+            "{rm,-rf,x}",
         ] {
             assert!(mentions(command, &rm), "{command:?}");
         }
@@ -197,6 +215,23 @@ mod tests {
             "rm -rfx",
         ] {
             assert!(!mentions(command, &rm), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn words_with_characters_that_mean_something_to_a_shell_are_found_as_well() {
+        for (rule, command) in [
+            ("dd of=/dev/sda", "sudo dd of=/dev/sda if=x"),
+            ("dd of=/dev/sda", "dd 'of=/dev/sda'"),
+            ("git commit -m 'a b'", "true; git commit -m \"a b\""),
+            ("git commit -m 'a b'", "git commit -m a\\ b"),
+            ("find . -exec rm {}", "find . -exec rm {} +"),
+            ("cut -d, -f1", "cut -d, -f1 x"),
+            ("echo \\$x", "echo '$x'"),
+        ] {
+            let rule = simple_command(rule).unwrap();
+            assert!(mentions(command, &rule), "{rule:?} {command:?}");
+            assert!(!mentions("true", &rule), "{rule:?}");
         }
     }
 }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use super::rules::{About, Subject};
+use super::paths::NamedFile;
+use super::rules::Subject;
 use crate::canonical::canonical;
 
 /// Calls that are alike: who allows one for the session allows the others.
@@ -22,20 +23,25 @@ enum AlikeBy {
         command: String,
         workdir: Option<String>,
     },
-    File(PathBuf),
+    /// All names of a file: two ways that are spelled alike may lead apart behind a link.
+    File(Vec<PathBuf>),
     /// All arguments, whatever their order.
     Arguments(String),
+    /// Nothing is like it: where its file is cannot be told for sure.
+    Nothing,
 }
 
 impl Like {
     pub(crate) fn new(call: &Subject, unlimited: bool) -> Self {
-        let about = match &call.about {
-            About::Command { command, workdir } => AlikeBy::Command {
+        let files: Option<Vec<_>> = call.files.iter().map(NamedFile::identity).collect();
+        let about = match (&call.command, files.as_deref()) {
+            (_, None) => AlikeBy::Nothing,
+            (Some(command), Some([])) => AlikeBy::Command {
                 command: command.clone(),
-                workdir: workdir.clone(),
+                workdir: call.workdir.clone(),
             },
-            About::File(file) => AlikeBy::File(file.identity().to_owned()),
-            About::Other(arguments) => AlikeBy::Arguments(canonical(arguments)),
+            (None, Some([file])) => AlikeBy::File(file.clone()),
+            (_, Some(_)) => AlikeBy::Arguments(canonical(&call.arguments)),
         };
         Self {
             tool: call.tool.clone(),
@@ -55,8 +61,13 @@ impl Like {
             AlikeBy::Command { workdir: None, .. } => {
                 format!("`{tool}` with exactly this command")
             }
-            AlikeBy::File(path) => format!("`{tool}` of `{}`", path.display()),
+            AlikeBy::File(names) => {
+                let path = names.last().map(|path| path.display());
+                let path = path.expect("BUG: a file has the name that it was given");
+                format!("`{tool}` of `{path}`")
+            }
             AlikeBy::Arguments(_) => format!("`{tool}` with exactly these arguments"),
+            AlikeBy::Nothing => return "this call only".to_owned(),
         };
         let limits = if self.unlimited {
             ", beyond the limits of the sandbox"
@@ -73,6 +84,9 @@ pub(crate) struct Grants(Mutex<HashSet<Like>>);
 
 impl Grants {
     pub(crate) fn add(&self, calls: Like) {
+        if calls.about == AlikeBy::Nothing {
+            return;
+        }
         let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         grants.insert(calls);
     }

@@ -41,12 +41,10 @@ impl NamedFile {
         Self { names, certain }
     }
 
-    /// The name by which two calls are about the same file.
-    pub(crate) fn identity(&self) -> &Path {
-        let last = self.names.last();
-        &last
-            .expect("BUG: a file has the name that it was given")
-            .path
+    /// The names by which two calls are about the same file; `None` if nobody can tell where they lead.
+    pub(crate) fn identity(&self) -> Option<Vec<PathBuf>> {
+        let names = self.names.iter().map(|name| name.path.clone());
+        self.certain.then(|| names.collect())
     }
 }
 
@@ -193,14 +191,21 @@ mod tests {
         let inside = PathPattern::new("src/**").unwrap();
         let outside = PathPattern::new("**/other/**").unwrap();
         let through = named("src/link/new/file");
-        assert_eq!(through.identity(), root.join("other/new/file"));
+        let names = [
+            cwd.join("src/link/new/file"),
+            root.join("other/new/file"),
+            root.join("other/new/file"),
+        ];
+        assert_eq!(through.identity(), Some(names.to_vec()));
         assert!(!inside.matches_every_name(&through) && inside.matches_any_name(&through));
         assert!(!outside.matches_every_name(&through) && outside.matches_any_name(&through));
         let dangling = named("src/dangling");
         assert!(!inside.matches_every_name(&dangling) && inside.matches_any_name(&dangling));
+        assert_eq!(dangling.identity(), None);
         assert!(inside.matches_every_name(&named("src/new/file")));
         // What a system finds behind the link is not what the name says.
         let up = named("src/link/../secret");
+        assert_ne!(up.identity(), named("src/secret").identity());
         assert!(!inside.matches_every_name(&up) && inside.matches_any_name(&up));
         // The directory itself may be known by a link.
         symlink(&cwd, root.join("alias")).unwrap();

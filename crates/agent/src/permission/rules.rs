@@ -36,7 +36,7 @@ pub struct PermissionRule {
     pub tool: String,
     /// Only calls whose argument `command` begins with these words. A rule that allows is about simple commands alone: no
     /// list, pipe, redirection, substitution or variable passes it. One that asks or denies finds the words anywhere in a
-    /// command.
+    /// command, but not what a shell only puts together when it runs: against malice there is the sandbox.
     #[serde(default)]
     pub command: Option<String>,
     /// Only calls whose argument `file_path` or `path` fits this pattern: `*` stays within a directory, `**` does not. It is
@@ -189,17 +189,22 @@ impl Rule {
         }
         // What is allowed must be understood; what is asked about or denied need only be suspected.
         let allows = self.decision == Decision::Allow;
-        match (&self.argument, &call.about) {
-            (Argument::Any, _) => true,
-            (Argument::Command(words), About::Command { command, .. }) if allows => {
-                simple_command(command).is_some_and(|command| command.starts_with(words))
+        let Subject { command, files, .. } = call;
+        match &self.argument {
+            Argument::Any => true,
+            Argument::Command(words) if allows => {
+                let command = command.as_deref().filter(|_| files.is_empty());
+                let words_of_command = command.and_then(simple_command);
+                words_of_command.is_some_and(|command| command.starts_with(words))
             }
-            (Argument::Command(words), About::Command { command, .. }) => mentions(command, words),
-            (Argument::Path(pattern), About::File(file)) if allows => {
-                pattern.matches_every_name(file)
+            Argument::Command(words) => command
+                .as_deref()
+                .is_some_and(|command| mentions(command, words)),
+            Argument::Path(pattern) if allows => {
+                let meant = |file| pattern.matches_every_name(file);
+                command.is_none() && !files.is_empty() && files.iter().all(meant)
             }
-            (Argument::Path(pattern), About::File(file)) => pattern.matches_any_name(file),
-            _ => false,
+            Argument::Path(pattern) => files.iter().any(|file| pattern.matches_any_name(file)),
         }
     }
 
@@ -249,41 +254,28 @@ impl Pattern {
     }
 }
 
-/// A call as rules look at it.
+/// A call as rules look at it: what it is about, by its arguments. A call may be about a command and files at once: nobody
+/// can tell which of them its tool will look at.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) tool: String,
-    pub(crate) about: About,
-}
-
-/// What a call is about, by its arguments.
-#[derive(Clone, Debug)]
-pub(crate) enum About {
-    Command {
-        command: String,
-        workdir: Option<String>,
-    },
-    File(NamedFile),
-    Other(Value),
+    pub(crate) command: Option<String>,
+    pub(crate) workdir: Option<String>,
+    pub(crate) files: Vec<NamedFile>,
+    pub(crate) arguments: Value,
 }
 
 impl Subject {
     pub(crate) fn new(tool: &str, arguments: &ToolArguments, cwd: Option<&Path>) -> Self {
         let arguments = arguments.to_value();
         let text = |name| arguments.get(name).and_then(Value::as_str);
-        let about = if let Some(command) = text("command") {
-            About::Command {
-                command: command.to_owned(),
-                workdir: text("workdir").map(str::to_owned),
-            }
-        } else if let Some(path) = text("file_path").or_else(|| text("path")) {
-            About::File(NamedFile::new(path, cwd))
-        } else {
-            About::Other(arguments)
-        };
+        let files = ["file_path", "path"].into_iter().filter_map(text);
         Self {
             tool: tool.to_owned(),
-            about,
+            command: text("command").map(str::to_owned),
+            workdir: text("workdir").map(str::to_owned),
+            files: files.map(|path| NamedFile::new(path, cwd)).collect(),
+            arguments,
         }
     }
 }

@@ -173,7 +173,8 @@ async fn an_answer_that_was_cut_off_runs_no_tool_and_ends_the_turn_as_such() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_off_within_a_call_is_kept_and_fails_its_turn_whoever_would_try_again() {
+async fn an_answer_that_was_cut_off_within_a_call_is_kept_and_fails_its_turn_whoever_would_try_again()
+ {
     let bench = Bench::new();
     let half = answers(
         vec![ContentBlock::text("I begin"), call("a", "look", "{\"half")],
@@ -199,7 +200,10 @@ async fn an_answer_that_was_cut_off_within_a_call_is_kept_and_fails_its_turn_who
     let log = bench.log(agent.session().id());
     assert_eq!(endings(&log), ["error", "completed"]);
     let messages = all(&log, &EventKind::AssistantMessage);
-    let said: Vec<_> = messages.iter().map(|said| &said["message"]["content"]).collect();
+    let said: Vec<_> = messages
+        .iter()
+        .map(|said| &said["message"]["content"])
+        .collect();
     assert_eq!(
         json!(said),
         json!([[{"type": "text", "text": "I begin"}], [{"type": "text", "text": "Two."}]])

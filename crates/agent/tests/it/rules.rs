@@ -233,6 +233,33 @@ async fn files_are_meant_by_patterns_below_the_sessions_directory_or_anywhere() 
 }
 
 #[tokio::test]
+async fn an_argument_more_hides_no_other_from_the_rules() {
+    let rules = json!([
+        {"tool": "*", "path": "secret/**", "decision": "deny"},
+        {"tool": "*", "command": "rm", "decision": "deny"},
+        {"tool": "write", "decision": "ask"},
+        {"tool": "write", "path": "docs/**", "decision": "allow"},
+        {"tool": "write", "command": "ls", "decision": "allow"},
+    ]);
+    let write = |arguments| ("write", arguments);
+    let calls = [
+        write(json!({"file_path": "docs/a"})),
+        write(json!({"command": "ls", "file_path": "secret/a"})),
+        write(json!({"file_path": "docs/a", "path": "secret/a"})),
+        write(json!({"file_path": "docs/a", "command": "rm x"})),
+        // What is allowed for one of them is not allowed for both.
+        write(json!({"file_path": "docs/a", "path": "src/a"})),
+        write(json!({"file_path": "docs/a", "command": "ls"})),
+        write(json!({"file_path": "src/a", "command": "ls"})),
+        write(json!({"file_path": "docs/a", "path": "docs/b"})),
+    ];
+    let expected = [
+        "ran", "denied", "denied", "denied", "asked", "asked", "asked", "ran",
+    ];
+    assert_eq!(decided(&rules, calls).await, expected);
+}
+
+#[tokio::test]
 async fn the_reason_of_a_rule_is_told() {
     let bench = Bench::new();
     let person = Person::who_says([PermissionAnswer::AllowedOnce]);
