@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use offshoot_agent::{
-    AgentHook, Attached, Cancel, CancelCause, Driver, HookError, Input, PruneConfig, StepContext,
-    SystemPromptPolicy, count_requests,
+    AgentError, AgentHook, Attached, Cancel, CancelCause, Driver, HookError, Input, PruneConfig,
+    StepContext, SystemPromptPolicy, count_requests,
 };
 use offshoot_model::{Attempt, CallConfig, ContentBlock, FinishReason, ModelRequest};
 use offshoot_session::{EventDraft, EventKind, LogOffset, Seq};
@@ -139,6 +139,14 @@ impl World {
     pub(super) async fn turn(&mut self, agent: &mut Driver, attempts: Vec<Attempt>) {
         self.asks(agent, attempts);
         agent.run(&Cancel::new()).await.unwrap();
+        self.take_requests();
+    }
+
+    /// Notes what was sent since the last look.
+    fn take_requests(&mut self) {
+        let [sent, summaries] = self.model.take_requests();
+        self.sent.extend(sent);
+        self.summaries.extend(summaries);
     }
 
     /// A turn that is cancelled when the model hangs, or `call` has begun.
@@ -220,7 +228,13 @@ impl World {
         let events = source.stored.log.end().seq().get();
         let cut = Seq::new(u64::from(thousandths) * events / 1000);
         let service = &self.bench.service;
-        let fork = service.prepare_fork(&source, Some(cut), None).unwrap();
+        let fork = |cut| service.prepare_fork(&source, Some(cut), None);
+        let fork = fork(cut).or_else(|error| match error {
+            // Of an answer that is still coming in there is no event yet.
+            AgentError::StillStreaming { last, .. } => fork(last),
+            error => Err(error),
+        });
+        let fork = fork.unwrap();
         drop(service.store_fork(&fork).unwrap());
         drop(agent);
         self.bench.restart();
@@ -232,6 +246,7 @@ impl World {
     pub(super) async fn act(&mut self, mut agent: Driver, action: Action) -> Driver {
         self.since = agent.session().log().end();
         self.loses = false;
+        self.summaries.clear();
         let n = self.steps + 1;
         let [a, b] = [format!("a{n}"), format!("b{n}")];
         match action {
@@ -319,9 +334,7 @@ impl World {
             Action::Fork(thousandths) => agent = self.forked(agent, thousandths),
         }
         agent.flush().unwrap();
-        let [sent, summaries] = self.model.take_requests();
-        self.sent.extend(sent);
-        self.summaries = summaries;
+        self.take_requests();
         agent
     }
 
