@@ -71,6 +71,7 @@ mod input;
 mod live;
 mod meter;
 mod notices;
+mod offload;
 mod permission;
 mod phase;
 mod preamble;

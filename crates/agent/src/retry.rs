@@ -1,7 +1,7 @@
 //! What becomes of a failed attempt (`reference/agent.md` §2.6).
 //!
-//! In this order: being cancelled goes before everything; a request that was too long is made shorter; then the hooks are
-//! asked; then the provider's own policy. Each has its own budget. Whoever wants another attempt gets it in the same step,
+//! In this order: being cancelled goes before everything; a request that was too long is made shorter, and one with too many
+//! pictures gets fewer; then the hooks are asked; then the provider's own policy. Each has its own budget. Whoever wants another attempt gets it in the same step,
 //! with a request that is built anew from the log.
 
 use std::sync::Arc;
@@ -118,6 +118,11 @@ impl Driver {
             if shorter {
                 return Ok(Recovery::Retry);
             }
+        }
+        if let Some(excess) = failure.offload_images
+            && self.offload_images(excess)?
+        {
+            return Ok(Recovery::Retry);
         }
         for hook in &self.hooks {
             let recovery = hook

@@ -30,6 +30,7 @@ mod inbox;
 mod inbox_ops;
 mod kept;
 mod metering;
+mod offloading;
 mod once;
 mod order;
 mod outline;
