@@ -118,12 +118,26 @@ impl Driver {
         Ok((call, prompts))
     }
 
+    /// Logs the messages that join a request which cannot be made: a later one has them. Those that are kept are queued
+    /// again instead, when the turn ends.
+    pub(crate) fn log_unsent(&self, at: StepRef, entering: &[Input]) -> Result<(), AgentError> {
+        if self.session.log().surface().is_empty() {
+            // Nothing may stand before the prompt.
+            self.log_prompt(at, false, false)?;
+        }
+        let said = entering.iter().filter(|input| !input.is_kept());
+        self.log_messages(said).map(drop)
+    }
+
     /// The very text that was queued becomes the message: nothing of it is written anew.
-    fn log_messages(&self, entering: &[Input]) -> Result<Vec<Arc<Event>>, AgentError> {
-        let messages = entering
-            .iter()
-            .map(|input| self.append(shown(EventKind::UserMessage, &input.raw())));
-        messages.collect()
+    fn log_messages<'a>(
+        &self,
+        entering: impl IntoIterator<Item = &'a Input>,
+    ) -> Result<Vec<Arc<Event>>, AgentError> {
+        let messages = entering.into_iter();
+        messages
+            .map(|input| self.append(shown(EventKind::UserMessage, &input.raw())))
+            .collect()
     }
 
     /// Logs the header when the next request differs from what the log says, and whenever this agent starts or a series

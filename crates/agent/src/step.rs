@@ -46,7 +46,16 @@ impl Driver {
         let mut joining = entering.to_vec();
         loop {
             self.take_route();
-            let prepared = self.prepare(at, cancel).await?;
+            let prepared = match self.prepare(at, cancel).await {
+                Ok(prepared) => prepared,
+                Err(failure) => {
+                    // Nothing is sent, and what was said is said all the same.
+                    return Err(match self.log_unsent(at, &joining) {
+                        Ok(()) => failure,
+                        Err(refused) => failure.and_refused(refused),
+                    });
+                }
+            };
             let (prepared, prompts) = self.log_preamble(at, prepared, &joining)?;
             if at.step == 1 {
                 self.log_title(&prompts)?;
