@@ -1,9 +1,12 @@
 //! A recorded session as a script for a model, so that it runs again without a key (`reference/agent.md` §8.1).
 
-use offshoot_model::{Attempt, Chunk, ContentBlock, FinishReason, StreamRecord, Usage, expand};
+use offshoot_model::{
+    Attempt, Chunk, ContentBlock, FinishReason, StreamRecord, Usage, codes, expand,
+};
 use offshoot_session::{Event, EventKind, EventLog, LogOffset, Seq, Session};
 use serde::Deserialize;
 
+use crate::compaction::CompactionError;
 use crate::events::StoredAttempt;
 
 /// Why a recorded session cannot be a script.
@@ -36,23 +39,33 @@ pub fn derive_script(session: &Session) -> Result<Vec<Attempt>, ReplayError> {
 }
 
 /// The model's part in a log from an offset on: one attempt per `assistant/message` and `assistant/attempt` with a stream,
-/// and one per summary that a model has given.
+/// and one per compaction.
 ///
 /// A stream without a finish was cut off, by a person or by a crash. It replays as far as it came and then fails with the
-/// code `STREAM_CLOSED`: what cut it off is not part of the recording. Neither is a summary that could not be used: a log
-/// only says why.
+/// code `STREAM_CLOSED`: what cut it off is not part of the recording. Neither is what a model said when a compaction came to
+/// nothing: a log only says why, and that is what the model fails with.
 ///
 /// # Errors
 /// [`ReplayError`].
 pub fn script_from(log: &EventLog, from: LogOffset) -> Result<Vec<Attempt>, ReplayError> {
     let mut script = Vec::new();
+    let mut is_summarising = false;
     for event in log.events_from(from) {
         match event.kind() {
             EventKind::AssistantMessage | EventKind::AssistantAttempt => {
                 let stored: StoredAttempt = stored(event)?;
                 script.extend(attempt(&stored.stream, stored.turn, stored.step));
             }
-            EventKind::CompactionSummary => script.extend(summary(event)?),
+            EventKind::CompactionStart => is_summarising = true,
+            EventKind::CompactionSummary => {
+                is_summarising = false;
+                script.extend(summary(event)?);
+            }
+            EventKind::CompactionEnd => {
+                if std::mem::take(&mut is_summarising) {
+                    script.push(no_summary(event)?);
+                }
+            }
             _ => {}
         }
     }
@@ -96,6 +109,22 @@ fn summary(event: &Event) -> Result<Option<Attempt>, ReplayError> {
     Ok(Some(Attempt::Chunks(chunks)))
 }
 
+/// The answer of which no summary came. Otherwise the next answer of the conversation would be taken for one.
+fn no_summary(end: &Event) -> Result<Attempt, ReplayError> {
+    #[derive(Deserialize)]
+    struct End {
+        #[serde(default)]
+        error: String,
+    }
+    let End { error } = stored(end)?;
+    Ok(Attempt::Throw {
+        chunks: Vec::new(),
+        message: CompactionError::cause_of_no_summary(&error).to_owned(),
+        // Nobody tries that again.
+        code: codes::UNKNOWN.to_owned(),
+    })
+}
+
 fn attempt(stream: &[StreamRecord], turn: u64, step: u64) -> Option<Attempt> {
     let chunks: Vec<Chunk> = expand(stream).into_iter().map(|(_, chunk)| chunk).collect();
     match chunks.last()? {
@@ -105,7 +134,7 @@ fn attempt(stream: &[StreamRecord], turn: u64, step: u64) -> Option<Attempt> {
             message: format!(
                 "the recorded answer of turn {turn}, step {step} ends here without a finish"
             ),
-            code: offshoot_model::codes::STREAM_CLOSED.to_owned(),
+            code: codes::STREAM_CLOSED.to_owned(),
         }),
     }
 }

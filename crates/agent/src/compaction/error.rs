@@ -46,6 +46,12 @@ impl CompactionError {
         }
     }
 
+    /// Why there was no summary, if that is what this text of a `compaction/end` says; else the text.
+    pub(crate) fn cause_of_no_summary(text: &str) -> &str {
+        let prefix = Self::Summary(String::new()).to_string();
+        text.strip_prefix(&*prefix).unwrap_or(text)
+    }
+
     /// What a person can do about it, if there is something.
     #[must_use]
     pub fn hint(&self) -> Option<String> {

@@ -1,13 +1,15 @@
 //! A recorded session runs again as a script and writes the same events.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use offshoot_agent::{derive_script, script_from};
-use offshoot_model::{Attempt, Chunk, ScriptModel};
+use offshoot_model::{Attempt, Chunk, RetryPolicy, ScriptModel};
 use offshoot_session::{EventLog, LogOffset, Session};
 use offshoot_test_support::{Reply, ScriptedModelServer};
 
 use crate::bench::{Bench, NOW, ask, over_http, script};
+use crate::crowd::{WINDOW, fails, first_question, too_long, two_turns};
 use crate::support::says;
 
 fn rows(log: &EventLog) -> Vec<String> {
@@ -47,6 +49,60 @@ async fn the_same_prompts_give_the_same_log() {
     assert_eq!(rows(&again.log(&id)), rows(&recorded.log(&id)));
     assert_eq!(model.remaining(), 0);
     server.finish();
+}
+
+/// What comes of a conversation whose third turn finds its context full.
+async fn crowded(attempts: Vec<Attempt>) -> (Bench, Session) {
+    let retry = RetryPolicy {
+        initial: Duration::ZERO,
+        ..RetryPolicy::default()
+    };
+    let model = ScriptModel::new("acme", attempts).with_context_window(WINDOW);
+    let model = Arc::new(model.with_retries(retry));
+    let bench = Bench::new();
+    let mut agent = bench.agent(bench.create(), Arc::clone(&model) as _);
+    for prompt in [&*first_question(), "Second.", "Third.", "Fourth."] {
+        ask(&mut agent, prompt).await;
+    }
+    assert_eq!(model.remaining(), 0);
+    let session = session(&bench, agent.session().id());
+    (bench, session)
+}
+
+#[tokio::test]
+async fn compactions_and_retries_replay_as_they_were_whatever_came_of_them() {
+    let rests = [
+        vec![says("In short."), says("Three."), says("Four.")],
+        vec![
+            says("In short."),
+            fails("SERVER"),
+            fails("RATE_LIMIT"),
+            says("Three."),
+            says("Four."),
+        ],
+        // It is tried once in a turn, and once more in the next.
+        vec![
+            fails("AUTH"),
+            says("Three."),
+            says("In short."),
+            says("Four."),
+        ],
+        vec![
+            says("In short."),
+            says("Three."),
+            too_long(),
+            says("Shorter."),
+            says("Four."),
+        ],
+    ];
+    for (number, rest) in rests.into_iter().enumerate() {
+        let attempts: Vec<_> = two_turns().into_iter().chain(rest).collect();
+        let (_recorded, session) = crowded(attempts.clone()).await;
+        let script = derive_script(&session).unwrap();
+        assert_eq!(script.len(), attempts.len(), "{number}");
+        let (_again, replayed) = crowded(script).await;
+        assert_eq!(rows(replayed.log()), rows(session.log()), "{number}");
+    }
 }
 
 #[tokio::test]

@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    async fn compacted(&mut self, agent: &mut Driver, hangs: bool) {
+    async fn compacted(&self, agent: &mut Driver, hangs: bool) {
         if !hangs {
             // Whatever comes of it, nothing of the conversation is lost: that is what is checked.
             drop(agent.compact(&Cancel::new()).await);
