@@ -223,7 +223,7 @@ impl Driver {
             recorder
         };
         let generation = session.log().surface().content_generation();
-        let permissions = Permissions::new(&config.permissions, &session.log());
+        let permissions = Permissions::new(&config.permissions);
         let route = Route {
             model: Arc::clone(&model),
             call: config.call.clone(),

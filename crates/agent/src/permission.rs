@@ -6,7 +6,8 @@
 //!
 //! Mode and approval policy are facts of the log (`sandbox/mode`, `approval/policy`). A log that says nothing has the
 //! defaults, so they are written only when they change. Who opens a session again, or forks it, goes on with what its log
-//! says unless the configuration says something else.
+//! says unless the configuration says something else. What is in force is always what the log says, so that the model is
+//! told of the very limits that hold; what somebody logs in the middle of a turn holds from the next step on.
 
 mod command;
 mod grants;
@@ -15,7 +16,7 @@ mod rules;
 
 use std::path::PathBuf;
 
-use offshoot_session::{EventKind, EventLog};
+use offshoot_session::{EventKind, EventLog, LogOffset};
 use offshoot_tool_api::{ApprovalPolicy, Limits, SandboxMode};
 use serde::{Deserialize, Serialize};
 
@@ -85,13 +86,21 @@ impl ToolFilter {
     }
 }
 
-/// The permissions of a session that is open.
+/// The permissions of a session that is open: what its log says, once that says what the configuration wants.
 #[derive(Debug)]
 pub(crate) struct Permissions {
+    /// What the configuration wants and the log does not say yet.
+    wanted: Wanted,
     pub(crate) current: Chosen,
-    /// What the log says.
-    logged: Chosen,
+    /// How far the log was read.
+    upto: LogOffset,
     pub(crate) grants: Grants,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    mode: Option<SandboxMode>,
+    approvals: Option<ApprovalPolicy>,
 }
 
 /// Mode and policy.
@@ -112,52 +121,56 @@ struct PolicyData {
 }
 
 impl Permissions {
-    pub(crate) fn new(config: &PermissionConfig, log: &EventLog) -> Self {
-        let logged = Chosen::in_log(log);
+    pub(crate) fn new(config: &PermissionConfig) -> Self {
         Self {
-            current: Chosen {
-                mode: config.mode.unwrap_or(logged.mode),
-                approvals: config.approvals.unwrap_or(logged.approvals),
+            wanted: Wanted {
+                mode: config.mode,
+                approvals: config.approvals,
             },
-            logged,
+            current: Chosen::default(),
+            upto: LogOffset::START,
             grants: Grants::default(),
         }
     }
-}
 
-impl Chosen {
-    /// The last that a log says. What cannot be read says nothing.
-    fn in_log(log: &EventLog) -> Self {
-        let mut last = Self::default();
-        for event in log.events() {
+    /// Reads on. What counts is the last that a log says; what cannot be read says nothing.
+    fn follow(&mut self, log: &EventLog) {
+        let current = &mut self.current;
+        for event in log.events_from(self.upto) {
             match event.kind() {
                 EventKind::SandboxMode => {
-                    last.mode = read::<ModeData>(event).map_or(last.mode, |data| data.mode);
+                    let data = read::<ModeData>(event);
+                    current.mode = data.map_or(current.mode, |data| data.mode);
                 }
                 EventKind::ApprovalPolicy => {
                     let data = read::<PolicyData>(event);
-                    last.approvals = data.map_or(last.approvals, |data| data.policy);
+                    current.approvals = data.map_or(current.approvals, |data| data.policy);
                 }
                 _ => {}
             }
         }
-        last
+        self.upto = log.end();
     }
 }
 
 impl Driver {
-    /// Logs mode and policy if they are not what the log says.
-    pub(crate) fn log_permissions(&mut self) -> Result<(), AgentError> {
-        let Chosen { mode, approvals } = self.permissions.current;
-        if mode != self.permissions.logged.mode {
-            self.append(logged(EventKind::SandboxMode, &ModeData { mode }))?;
-            self.permissions.logged.mode = mode;
+    /// Brings the permissions up to date before a step: somebody may have chosen others, in the configuration before the
+    /// first turn, or in the log.
+    pub(crate) fn follow_permissions(&mut self) -> Result<(), AgentError> {
+        self.permissions.follow(&self.session.log());
+        if let Some(mode) = self.permissions.wanted.mode {
+            if mode != self.permissions.current.mode {
+                self.append(logged(EventKind::SandboxMode, &ModeData { mode }))?;
+            }
+            self.permissions.wanted.mode = None;
         }
-        if approvals != self.permissions.logged.approvals {
-            let data = PolicyData { policy: approvals };
-            self.append(logged(EventKind::ApprovalPolicy, &data))?;
-            self.permissions.logged.approvals = approvals;
+        if let Some(policy) = self.permissions.wanted.approvals {
+            if policy != self.permissions.current.approvals {
+                self.append(logged(EventKind::ApprovalPolicy, &PolicyData { policy }))?;
+            }
+            self.permissions.wanted.approvals = None;
         }
+        self.permissions.follow(&self.session.log());
         Ok(())
     }
 

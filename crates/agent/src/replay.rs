@@ -61,10 +61,8 @@ pub fn script_from(log: &EventLog, from: LogOffset) -> Result<Vec<Attempt>, Repl
                 is_summarising = false;
                 script.extend(summary(event)?);
             }
-            EventKind::CompactionEnd => {
-                if std::mem::take(&mut is_summarising) {
-                    script.push(no_summary(event)?);
-                }
+            EventKind::CompactionEnd if std::mem::take(&mut is_summarising) => {
+                script.push(no_summary(event)?);
             }
             _ => {}
         }

@@ -144,12 +144,12 @@ impl Driver {
     }
 
     async fn steps(&mut self, turn: u64, cancel: &Cancel) -> Result<TurnEndReason, StepFailure> {
-        self.log_permissions()?;
         let mut cut_off = false;
         let mut ended = false;
         for step in 1.. {
             check(cancel)?;
             let at = StepRef { turn, step };
+            self.follow_permissions()?;
             let entering = self.claim(at)?;
             self.compact_if_needed(at, &entering, cancel).await;
             let Some(entering) = self.pre_step(at, entering, cancel).await? else {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Said, fork};
 use crate::driver::Driver;
 use crate::events::{SourceKind, read};
+use crate::permission::Chosen;
 
 pub(super) const KIND: &str = "runtime-context";
 
@@ -42,8 +43,6 @@ impl ContextSection {
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     upto: LogOffset,
-    mode: SandboxMode,
-    approvals: ApprovalPolicy,
     /// What the last snapshot says of forks: it goes on being true, and is said again with every later one.
     pub(super) forks: Vec<ContextSection>,
     /// Whether a request was made behind the last inherited cut.
@@ -59,14 +58,6 @@ impl Surroundings {
     }
 
     fn apply(&mut self, event: &Event) {
-        #[derive(Deserialize)]
-        struct Mode {
-            mode: SandboxMode,
-        }
-        #[derive(Deserialize)]
-        struct Policy {
-            policy: ApprovalPolicy,
-        }
         match event.body() {
             Body::EndSeed { inherited: true } => self.has_requested = false,
             Body::RequestHeader { .. } => self.has_requested = true,
@@ -76,34 +67,26 @@ impl Surroundings {
             }
             _ => {}
         }
-        match event.kind() {
-            EventKind::SandboxMode => {
-                self.mode = read::<Mode>(event).map_or(self.mode, |said| said.mode);
-            }
-            EventKind::ApprovalPolicy => {
-                self.approvals = read::<Policy>(event).map_or(self.approvals, |said| said.policy);
-            }
-            _ => {}
-        }
     }
+}
 
-    fn permissions(&self) -> ContextSection {
-        let may = match self.mode {
-            SandboxMode::ReadOnly => "Tools may read files and change none.",
-            SandboxMode::WorkspaceWrite => {
-                "Tools may change files below the working directory and temporary files, and no others."
-            }
-            SandboxMode::DangerFullAccess => "Tools may change any file.",
-        };
-        let beyond = match (self.mode, self.approvals) {
-            (SandboxMode::DangerFullAccess, _) => "",
-            (_, ApprovalPolicy::Ask) => " A call that needs more has to ask for permission.",
-            (_, ApprovalPolicy::Never) => {
-                " Nobody can give permission for more, so do not ask for it: find another way, or say what could not be done."
-            }
-        };
-        ContextSection::new("permissions", format!("{may}{beyond}"))
-    }
+/// What the tools may do.
+fn permissions(chosen: Chosen) -> ContextSection {
+    let may = match chosen.mode {
+        SandboxMode::ReadOnly => "Tools may read files and change none.",
+        SandboxMode::WorkspaceWrite => {
+            "Tools may change files below the working directory and temporary files, and no others."
+        }
+        SandboxMode::DangerFullAccess => "Tools may change any file.",
+    };
+    let beyond = match (chosen.mode, chosen.approvals) {
+        (SandboxMode::DangerFullAccess, _) => "",
+        (_, ApprovalPolicy::Ask) => " A call that needs more has to ask for permission.",
+        (_, ApprovalPolicy::Never) => {
+            " Nobody can give permission for more, so do not ask for it: find another way, or say what could not be done."
+        }
+    };
+    ContextSection::new("permissions", format!("{may}{beyond}"))
 }
 
 impl Driver {
@@ -117,7 +100,7 @@ impl Driver {
         }
         sections.extend(self.config.context.sections.iter().cloned());
         if self.tools.iter().len() > 0 {
-            sections.push(self.surroundings.permissions());
+            sections.push(permissions(self.permissions.current));
         }
         sections.extend(self.forks(log));
         update(self.told.sections.as_deref(), &sections)

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use offshoot_agent::{AllowEverything, Approver, CancelCause, Gate, Notice, PermissionConfig};
-use offshoot_session::EventKind;
+use offshoot_session::{EventDraft, EventKind};
 use offshoot_tool_api::{ApprovalPolicy, PermissionAnswer, PermissionQuestion, SandboxMode};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, ask};
-use crate::scene::{Around, Person, Probe, Scene, approvals, cancelled, texts};
+use crate::bench::{Bench, NOW, ask};
+use crate::scene::{Around, Person, Probe, Scene, approvals, cancelled, said_by, texts};
 use crate::support::{all, endings, kinds_from, result, results};
 
 const BEYOND: &str = r#"{"beyond":"to write elsewhere"}"#;
@@ -445,5 +445,25 @@ async fn mode_and_policy_are_logged_when_they_change_and_stay_for_those_who_go_o
             ],
             vec![json!({"policy": "never"}), json!({"policy": "ask"})],
         ]
+    );
+}
+
+#[tokio::test]
+async fn what_is_in_force_is_what_the_log_says_and_the_model_is_told() {
+    let bench = Bench::new();
+    let mut agent = Scene::new(&bench)
+        .tool(Probe::limits("probe"))
+        .agent(&[("a", "probe", "{}")]);
+    // A front end chooses another mode while the session is open.
+    let data = json!({"mode": "read-only"});
+    let mode = EventDraft::log_only(EventKind::SandboxMode, &data).unwrap();
+    agent.session().append(mode, NOW).unwrap();
+    ask(&mut agent, "Work.").await;
+    let log = agent.session().log();
+    assert_eq!(texts(&log), ["read-only"]);
+    let told = said_by(&log, "runtime-context").concat();
+    assert!(
+        told.contains("Tools may read files and change none."),
+        "{told}"
     );
 }
