@@ -309,3 +309,19 @@ fn move_to(from: &Path, to: &Path) {
     // Meanwhile a write may have made a directory there, and then this one stays where it is.
     let _moved_or_not = fs::rename(from, to);
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_environment_of_this_process_cannot_be_looked_at_as_a_file() {
+    let bench = Workbench::new();
+    let environment = "/proc/self/environ";
+    let reads = json!({ "file_path": environment });
+    let searches = json!({ "pattern": "PATH", "path": environment });
+    for (tool, arguments) in [("read", reads), ("grep", searches)] {
+        let error = bench.run(tool, arguments).await.unwrap_err();
+        assert_eq!(error.code(), "FS_BINARY_FILE", "{tool}: {error}");
+    }
+    let found = json!({ "pattern": "PATH=", "path": "/proc/self", "include": "environ" });
+    let found = bench.said("grep", found).await;
+    assert!(found.starts_with("No lines match"), "{found}");
+}
