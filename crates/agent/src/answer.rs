@@ -19,10 +19,10 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Takes a chunk that arrived at `now`.
-    pub(crate) fn push(&mut self, now: i64, chunk: Chunk) {
+    /// Takes a chunk that arrived at `now`. Returns what everybody else is to know it as; `None` if the answer is over.
+    pub(crate) fn push(&mut self, now: i64, chunk: Chunk) -> Option<Chunk> {
         if self.failed {
-            return;
+            return None;
         }
         // Not even the recorded stream of an attempt may hold such a block, so the answer ends before it.
         self.failed = is_not_a_models(&chunk);
@@ -34,6 +34,7 @@ impl Answer {
         };
         self.assembler.push(&chunk);
         self.recorder.push(now, &chunk);
+        Some(chunk)
     }
 
     /// Notes that nobody listens any more. That is not part of what the provider sent, so it is not recorded.

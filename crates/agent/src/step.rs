@@ -119,9 +119,10 @@ impl Driver {
                 })) if stopped => answer.stop(),
                 Some(Some(chunk)) => {
                     let now = self.env.now();
-                    self.recorder.chunk(now, &chunk);
-                    self.core.feed.chunk(now, &chunk);
-                    answer.push(now, chunk);
+                    if let Some(chunk) = answer.push(now, chunk) {
+                        self.recorder.chunk(now, &chunk);
+                        self.core.feed.chunk(now, &chunk);
+                    }
                 }
                 None => {
                     answer.stop();

@@ -10,14 +10,15 @@ use offshoot_agent::{
     StreamFrame, Subscription, Update,
 };
 use offshoot_model::{
-    Attempt, CallConfig, Chunk, Failure, FinishReason, Model, ModelRequest, PreparedCall,
+    Attempt, CallConfig, Chunk, ContentBlock, Failure, FinishReason, Model, ModelRequest,
+    PreparedCall,
 };
 use offshoot_session::{EventKind, StepRef};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, NOW, ask, script};
-use crate::support::says;
+use crate::support::{calls, results, says};
 
 fn capacity(notices: usize) -> NonZeroUsize {
     NonZeroUsize::new(notices).unwrap()
@@ -335,4 +336,35 @@ async fn an_answer_of_which_nothing_has_come_is_abandoned_with_its_run() {
     }
     ask(&mut agent, "Two.").await;
     assert_eq!(heard.lock().unwrap()[1].body, FrameBody::Abandoned);
+}
+
+#[tokio::test]
+async fn whoever_watches_knows_calls_by_the_names_that_the_log_has() {
+    let bench = Bench::new();
+    let twice = calls([("a", "look", "{}"), ("a", "look", "{}")]);
+    let agent = bench.running(script(vec![twice, says("Done.")]));
+    let (_, mut subscription) = agent.subscribe(capacity(100));
+    agent.followup("Look twice.").unwrap();
+    agent.when_idle().await;
+    agent.dispose().await.unwrap();
+    let mut seen = Vec::new();
+    while let Some(Update::Notice(notice)) = subscription.next().await {
+        let Notice::Stream(frame) = notice else {
+            continue;
+        };
+        if let FrameBody::Chunk {
+            chunk:
+                Chunk::BlockEnd {
+                    block: ContentBlock::ToolCall { id, .. },
+                    ..
+                },
+            ..
+        } = &frame.body
+        {
+            seen.push(id.clone());
+        }
+    }
+    let log = bench.log(agent.session().id());
+    let logged: Vec<_> = results(&log).into_iter().map(|(call, ..)| call).collect();
+    assert_eq!((&seen, seen.len()), (&logged, 2));
 }
