@@ -2,7 +2,7 @@
 //!
 //! The last snapshot that the model still sees counts, whole. If the next one would say the same it is not said.
 
-use offshoot_session::{Body, Event, EventKind, EventLog, LogOffset};
+use offshoot_session::{Body, Event, EventLog, LogOffset};
 use offshoot_tool_api::{ApprovalPolicy, SandboxMode};
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,6 @@
 //! Folds that follow logs say what those say that see them for the first time.
 
-use std::sync::Arc;
-
-use offshoot_session::{EventDraft, EventKind, EventLog, LogOffset, Seq, SessionId, SurfaceOp};
+use offshoot_session::{EventDraft, EventKind, LogOffset, SurfaceOp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
