@@ -13,6 +13,23 @@ pub(crate) enum Answer {
     Text,
     /// It reads a file, and says a few words once it has the result.
     ToolThenText,
+    /// A page, another one each time.
+    Prose,
+}
+
+/// English text that a packer has not seen before: this much of the project's own documents, from another place each time.
+pub(crate) fn prose(number: usize, bytes: usize) -> String {
+    const TEXT: &str = include_str!("../../../../docs/format.md");
+    let words = TEXT.split_whitespace().cycle().skip(number * 331 % 4_000);
+    let mut text = String::new();
+    for word in words {
+        if text.len() + word.len() > bytes {
+            break;
+        }
+        text.push_str(word);
+        text.push(' ');
+    }
+    text
 }
 
 pub(crate) const TEXT: &str = "Everything is as it should be.";
@@ -73,14 +90,19 @@ fn serve(stream: TcpStream, answer: Answer, file: &str, seen: &Mutex<Seen>) {
         reader.read_exact(&mut body).expect("the whole body");
         // A request that ends with a tool's result gets the words.
         let asks = answer == Answer::ToolThenText && !ends_with_result(&body);
-        {
+        let number = {
             let mut seen = seen.lock().expect("nobody panics with it");
             seen.arrived.push(Instant::now());
             if seen.bodies.len() < KEPT {
                 seen.bodies.push(body);
             }
-        }
-        let events = if asks { tool_call(file) } else { text() };
+            seen.arrived.len()
+        };
+        let events = match answer {
+            _ if asks => tool_call(file),
+            Answer::Prose => text(&prose(number, 3_000)),
+            _ => text(TEXT),
+        };
         let reply = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{events}",
             events.len()
@@ -104,11 +126,12 @@ fn ends_with_result(body: &[u8]) -> bool {
     last("\"role\":\"tool\"") > last("\"role\":\"user\"")
 }
 
-fn text() -> String {
+fn text(words: &str) -> String {
     let mut events = String::new();
-    for word in TEXT.split_inclusive(' ') {
+    for word in words.split_inclusive(' ') {
+        let word = serde_json::to_string(word).expect("text has a JSON form");
         events.push_str(&format!(
-            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n"
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{word}}}}}]}}\n\n"
         ));
     }
     events.push_str(

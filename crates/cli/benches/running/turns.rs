@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use offshoot_agent::{Cancel, Driver};
+use offshoot_agent::{Cancel, Driver, SessionService};
+use offshoot_format::Container;
 use offshoot_model::{OpenAiConfig, OpenAiModel};
+use offshoot_store::JsonlStore;
 
 use crate::history::{PROMPT, env, runtime, service, setup, with_turns};
-use crate::provider::{Answer, Provider, TEXT};
+use crate::provider::{Answer, Provider, TEXT, prose};
 use crate::{ms, percentile};
 
 const ROUNDS: usize = 200;
@@ -57,6 +59,7 @@ fn measure(answer: Answer, history: usize) {
     };
     turn();
     let syncs = match answer {
+        Answer::Prose => unreachable!("pages are not timed"),
         Answer::Text => 2,
         Answer::ToolThenText => 3,
     };
@@ -89,6 +92,7 @@ fn measure(answer: Answer, history: usize) {
         theirs.push(bare());
     }
     let what = match answer {
+        Answer::Prose => "a page",
         Answer::Text => "text",
         Answer::ToolThenText => "one tool",
     };
@@ -160,43 +164,50 @@ fn processor_time() -> Duration {
 /// What a turn of text adds to the file, raw and packed, beside the text itself.
 fn bytes_of_a_turn() {
     println!("### Bytes of a turn of text\n");
-    println!("| container | text in and out | added to the file | ratio |");
-    println!("|---|---|---|---|");
-    for (name, container) in [
-        ("raw", offshoot_format::Container::Raw),
-        ("zstd", offshoot_format::Container::Zstd),
-    ] {
-        let home = tempfile::tempdir().expect("a directory");
-        let env = env();
-        let store = offshoot_store::JsonlStore::new(home.path().join("sessions"), container);
-        let service = offshoot_agent::SessionService::new(Arc::new(store), env.clone());
-        let id = with_turns(&service, &env, home.path(), 20);
-        let before = size(home.path());
-        let provider = Provider::start(Answer::Text, "notes.txt");
-        let model = OpenAiModel::new(OpenAiConfig::new("bench", provider.base_url.as_str()));
-        let attached = service.open(&id).expect("it was just written").attached;
-        let mut driver = Driver::new(attached, setup(Arc::new(model.expect("a model")), &env));
-        let runtime = runtime();
-        let mut turn = || {
-            driver.submit(PROMPT).expect("it takes input");
-            runtime
-                .block_on(driver.run(&Cancel::new()))
-                .expect("a turn");
-        };
-        // The first one after opening logs a header and a marker.
-        turn();
-        let opened = size(home.path());
-        assert!(opened > before);
-        const TURNS: u64 = 20;
-        (0..TURNS).for_each(|_| turn());
-        let added = (size(home.path()) - opened) / TURNS;
-        let text = (PROMPT.len() + TEXT.len()) as u64;
-        println!(
-            "| {name} | {text} B | {added} B | {:.1} |",
-            added as f64 / text as f64
-        );
+    println!("| text | container | in and out | added to the file | ratio |");
+    println!("|---|---|---|---|---|");
+    for (what, answer) in [("a line", Answer::Text), ("a page", Answer::Prose)] {
+        for (name, container) in [("raw", Container::Raw), ("zstd", Container::Zstd)] {
+            let (text, added) = added_by_a_turn(answer, container);
+            let ratio = added as f64 / text as f64;
+            println!("| {what} | {name} | {text} B | {added} B | {ratio:.1} |");
+        }
     }
     println!();
+}
+
+/// The text of a turn and what it adds to the file, in bytes, on average.
+fn added_by_a_turn(answer: Answer, container: Container) -> (u64, u64) {
+    const TURNS: usize = 20;
+    let home = tempfile::tempdir().expect("a directory");
+    let env = env();
+    let store = JsonlStore::new(home.path().join("sessions"), container);
+    let service = SessionService::new(Arc::new(store), env.clone());
+    let id = with_turns(&service, &env, home.path(), 20);
+    let provider = Provider::start(answer, "notes.txt");
+    let model = OpenAiModel::new(OpenAiConfig::new("bench", provider.base_url.as_str()));
+    let attached = service.open(&id).expect("it was just written").attached;
+    let mut driver = Driver::new(attached, setup(Arc::new(model.expect("a model")), &env));
+    let runtime = runtime();
+    let mut text = 0;
+    let mut turn = |number: usize| {
+        let prompt = match answer {
+            Answer::Prose => prose(1_000 + number, 600),
+            _ => PROMPT.to_owned(),
+        };
+        driver.submit(&prompt).expect("it takes input");
+        let reports = runtime.block_on(driver.run(&Cancel::new()));
+        text += prompt.len() + reports.expect("a turn")[0].text.len();
+    };
+    // The first one after opening logs a header and a marker.
+    turn(0);
+    let opened = size(home.path());
+    (1..=TURNS).for_each(&mut turn);
+    let text = text * TURNS / (TURNS + 1);
+    (
+        (text / TURNS) as u64,
+        (size(home.path()) - opened) / TURNS as u64,
+    )
 }
 
 fn size(dir: &Path) -> u64 {
