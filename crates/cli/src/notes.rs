@@ -1,5 +1,6 @@
 //! What a command says beside its output: on standard error, where it does not mix with the answer.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,15 +60,12 @@ impl Notes {
         );
     }
 
-    #[expect(
-        clippy::print_stderr,
-        reason = "this is a front end: notes go where they do not mix with the answer"
-    )]
     fn print(self, message: &str, object: &serde_json::Value) {
-        if self.json {
-            eprintln!("{object}");
-        } else {
-            eprintln!("{message}");
-        }
+        let mut err = std::io::stderr().lock();
+        // Nobody is left to tell, and what the command does does not depend on it.
+        drop(match self.json {
+            true => writeln!(err, "{object}"),
+            false => writeln!(err, "{message}"),
+        });
     }
 }
