@@ -76,7 +76,7 @@ fn run(cli: &Cli) -> Result<Exit, Failure> {
             commands::demo::run(args, home, cli.json, out).map(|()| Exit::Done)
         }
         Command::Run(args) => commands::run::run(args, &home, cli.json, out),
-        Command::Chat(args) => commands::chat::run(args, &home, cli.json).map(|()| Exit::Done),
+        Command::Chat(args) => commands::chat::run(args, &home, cli.json),
         Command::Compact(args) => commands::compact::run(args, &home, cli.json, out),
         Command::Models => commands::models::run(&home, cli.json, out).map(|()| Exit::Done),
         Command::Config(args) => {

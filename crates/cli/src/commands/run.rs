@@ -232,7 +232,10 @@ impl Turn {
                 }
             }
         }
-        let closed = agent.dispose().await;
+        let closed = tokio::select! {
+            closed = agent.dispose() => closed,
+            _ = interrupts.next() => Exit::Cancelled.at_once(),
+        };
         // Why the turn could not go on says more than why the rest could not be stored.
         let reports = seen.take()?;
         closed.map_err(|error| Failure::from(&*error))?;

@@ -1,11 +1,12 @@
 //! `offshoot chat`, with lines that are piped in, and once at a terminal.
 
 use std::fs;
+use std::process::Command;
 
 use insta::assert_snapshot;
 use offshoot_test_support::{OffshootCommand, Reply, ScriptedModelServer, TestHome};
 
-use crate::support::{KEY, json, offshoot, run, seen, work};
+use crate::support::{Background, Fifo, KEY, json, offshoot, run, seen, work};
 use crate::terminal::Terminal;
 
 fn chat(home: &TestHome, server: &ScriptedModelServer) -> OffshootCommand {
@@ -268,5 +269,38 @@ fn ctrl_c_stops_the_turn_and_not_the_conversation() {
     terminal.press("/quit\r");
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(0), "{shown}");
+    assert_eq!(sessions(&home)[0]["status"], "ok");
+}
+
+#[test]
+fn who_asks_the_program_to_end_stops_what_runs_in_it() {
+    let home = TestHome::new();
+    let started = Fifo::new(&work(&home), "started");
+    let command = r#"{"command":"echo $$ > started; exec sleep 600"}"#;
+    for signal in ["-TERM", "-HUP"] {
+        let server = ScriptedModelServer::start([Reply::tool_calls([("call_1", "bash", command)])]);
+        let (chat, _stdin) = Background::chat(&home, &server, "Wait.\n");
+        let pid = started.read();
+        chat.signal(signal);
+        let (code, _, said) = chat.end();
+        assert_eq!(code, Some(130), "{said}");
+        assert_eq!(sessions(&home)[0]["status"], "ok", "{said}");
+        let lives = Command::new("kill")
+            .args(["-0", pid.trim()])
+            .output()
+            .unwrap();
+        assert!(!lives.status.success(), "the command goes on");
+    }
+}
+
+#[test]
+fn who_asks_the_program_to_end_is_heard_while_it_waits() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([Reply::text("Hello you.")]);
+    let (mut chat, _stdin) = Background::chat(&home, &server, "Hello!\n");
+    chat.until_said("tokens:");
+    chat.signal("-TERM");
+    let (code, out, said) = chat.end();
+    assert_eq!((code, &*out), (Some(130), "Hello you.\n"), "{said}");
     assert_eq!(sessions(&home)[0]["status"], "ok");
 }

@@ -1,14 +1,15 @@
 //! `offshoot run` in full: prompts from anywhere, pictures, limits, text as it comes in, and what it costs.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
 use offshoot_test_support::{Reply, ScriptedModelServer, TestHome};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Background, Fifo, events, file, json as output_json, json_lines, run, seen, session_of, turn,
-    types, work,
+    BINARY, Background, Fifo, KEY, arrived, events, file, json as output_json, json_lines, run,
+    seen, session_of, turn, types, work,
 };
 use crate::terminal::Terminal;
 
@@ -263,11 +264,56 @@ fn a_second_ctrl_c_ends_the_program_at_once() {
     let mut running = Background::turn(&home, &server, &["Wait."]);
     started.read();
     running.signal("-INT");
-    // Two signals that come at once may count as one.
     running.until_said("press Ctrl-C again");
-    running.signal("-INT");
+    // What comes at once counts as the same one.
+    running.signal_until_it_ends("-INT");
     let (code, _, _) = running.finish();
     assert_eq!(code, Some(130));
+}
+
+#[test]
+fn the_same_signal_twice_at_once_is_one() {
+    let home = TestHome::new();
+    let (reply, _gate) = Reply::text("One two three four.").stall_after(3);
+    let server = ScriptedModelServer::start([reply]);
+    let running = Background::turn(&home, &server, &["Count."]);
+    arrived(&server, 1);
+    // As `timeout` does: to the process, and to the group that it is in.
+    let pid = running.id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &pid, &pid]).status();
+    assert!(sent.unwrap().success());
+    let (code, result, said) = running.finish();
+    assert_eq!(
+        (code, &result["reason"]["kind"]),
+        (Some(130), &json!("aborted")),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_turn_goes_on_where_nothing_can_be_said_of_it() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([Reply::text("Yes.")]);
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = Command::new(BINARY);
+    command
+        .arg("--home")
+        .arg(home.path())
+        .args(["run", "Sure?"]);
+    command
+        .env("OPENAI_BASE_URL", server.base_url())
+        .env("OPENAI_API_KEY", KEY);
+    command
+        .env("OFFSHOOT_MODEL", "openai/scripted-1")
+        .current_dir(work(&home));
+    let output = command.stdin(Stdio::null()).stderr(full).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &*output.stdout),
+        (Some(0), &b"Yes.\n"[..])
+    );
 }
 
 #[test]

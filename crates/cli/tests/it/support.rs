@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -238,6 +238,23 @@ pub(crate) struct Background {
 impl Background {
     /// As [`turn`] with `--output json`.
     pub(crate) fn turn(home: &TestHome, server: &ScriptedModelServer, args: &[&str]) -> Self {
+        let args = [&["run", "--output", "json"], args].concat();
+        Self::start(home, server, &args, Stdio::null())
+    }
+
+    /// As `offshoot chat` with this on its standard input, which stays open; also gives that end.
+    pub(crate) fn chat(
+        home: &TestHome,
+        server: &ScriptedModelServer,
+        says: &str,
+    ) -> (Self, ChildStdin) {
+        let mut chat = Self::start(home, server, &["chat"], Stdio::piped());
+        let mut stdin = chat.child.stdin.take().unwrap();
+        stdin.write_all(says.as_bytes()).unwrap();
+        (chat, stdin)
+    }
+
+    fn start(home: &TestHome, server: &ScriptedModelServer, args: &[&str], stdin: Stdio) -> Self {
         let mut command = Command::new(BINARY);
         for (name, _) in std::env::vars_os() {
             if ["OFFSHOOT_", "OPENAI_", "DEEPSEEK_"]
@@ -250,13 +267,12 @@ impl Background {
         let mut child = command
             .arg("--home")
             .arg(home.path())
-            .args(["run", "--output", "json"])
             .args(args)
             .env("HOME", home.user_path())
             .env("OPENAI_BASE_URL", server.base_url())
             .env("OFFSHOOT_MODEL", "openai/scripted-1")
             .current_dir(work(home))
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -297,15 +313,33 @@ impl Background {
         assert!(sent.success());
     }
 
+    /// Sends a signal again and again until the process has ended.
+    pub(crate) fn signal_until_it_ends(&mut self, signal: &str) {
+        const PAUSE: Duration = Duration::from_millis(50);
+        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+            self.signal(signal);
+            std::thread::park_timeout(PAUSE);
+            if self.child.try_wait().unwrap().is_some() {
+                return;
+            }
+        }
+        panic!("it does not end:\n{}", self.said);
+    }
+
     /// Waits for the end: the exit code, the result line and standard error.
-    pub(crate) fn finish(mut self) -> (Option<i32>, Value, String) {
+    pub(crate) fn finish(self) -> (Option<i32>, Value, String) {
+        let (code, out, said) = self.end();
+        let last = out.lines().last().unwrap_or("null");
+        (code, serde_json::from_str(last).unwrap(), said)
+    }
+
+    /// Waits for the end: the exit code, standard output and standard error.
+    pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).unwrap();
         self.stderr.read_to_string(&mut self.said).unwrap();
         let code = self.child.wait().unwrap().code();
-        let last = out.lines().last().unwrap_or("null");
-        let said = std::mem::take(&mut self.said);
-        (code, serde_json::from_str(last).unwrap(), said)
+        (code, out, std::mem::take(&mut self.said))
     }
 }
 

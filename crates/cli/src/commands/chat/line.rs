@@ -2,14 +2,18 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
+use std::thread;
 
 use anyhow::{Context as _, Result};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{DefaultEditor, Editor};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
 
+use super::terminal::Settings;
 use crate::home;
+use crate::interrupts::{Interrupt, Interrupts};
 
 /// What was entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +23,19 @@ pub(super) enum Entered {
     Interrupted,
     /// Ctrl-D, or the end of what was piped in.
     End,
+    /// A signal asks the program to end.
+    Terminated,
 }
 
 /// Where lines come from.
 pub(super) enum Lines {
     Terminal {
-        editor: Box<Editor<(), FileHistory>>,
+        /// Out while it reads a line.
+        editor: Option<Box<Editor<(), FileHistory>>>,
         /// Where the history is kept.
         history: Option<PathBuf>,
+        /// How the terminal was before.
+        settings: Settings,
     },
     /// Read on a thread of its own, so that Ctrl-C is heard meanwhile.
     Piped(UnboundedReceiver<String>),
@@ -36,7 +45,7 @@ impl Lines {
     pub(super) fn open() -> Result<Self> {
         if !std::io::stdin().is_terminal() {
             let (send, lines) = unbounded_channel();
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 for line in std::io::stdin().lock().lines() {
                     // What is no text ends it, as the end does.
                     let Ok(line) = line else { return };
@@ -54,8 +63,9 @@ impl Lines {
             drop(editor.load_history(file));
         }
         Ok(Self::Terminal {
-            editor: Box::new(editor),
+            editor: Some(Box::new(editor)),
             history,
+            settings: Settings::now(),
         })
     }
 
@@ -66,12 +76,17 @@ impl Lines {
 
     /// What a person says, with all its lines: one that ends in a backslash goes on. `start` can be changed before it is
     /// entered.
-    pub(super) async fn message(&mut self, prompt: &str, start: &str) -> Result<Entered> {
+    pub(super) async fn message(
+        &mut self,
+        prompt: &str,
+        start: &str,
+        interrupts: &mut Interrupts,
+    ) -> Result<Entered> {
         let mut whole = String::new();
         let mut prompt = prompt;
         let mut start = start;
         loop {
-            match self.read(prompt, start).await? {
+            match self.read(prompt, start, interrupts).await? {
                 Entered::Line(line) => match line.strip_suffix('\\') {
                     Some(line) => {
                         whole.push_str(line);
@@ -92,11 +107,39 @@ impl Lines {
     }
 
     /// One line.
-    pub(super) async fn read(&mut self, prompt: &str, start: &str) -> Result<Entered> {
+    pub(super) async fn read(
+        &mut self,
+        prompt: &str,
+        start: &str,
+        interrupts: &mut Interrupts,
+    ) -> Result<Entered> {
         match self {
-            // It blocks, and nothing else of this thread waits: the agent has threads of its own.
-            Self::Terminal { editor, .. } => {
-                match editor.readline_with_initial(prompt, (start, "")) {
+            Self::Terminal {
+                editor, settings, ..
+            } => {
+                let mut at_work = editor.take().context("the terminal is in use already")?;
+                let (prompt, start) = (prompt.to_owned(), start.to_owned());
+                let (done, read) = oneshot::channel();
+                // On a thread of its own, so that signals are heard meanwhile.
+                thread::spawn(move || {
+                    let line = at_work.readline_with_initial(&prompt, (&start, ""));
+                    // Nobody waits any more if the program is ending.
+                    done.send((at_work, line)).ok();
+                });
+                let terminated = async {
+                    // While a line is read Ctrl-C is a key.
+                    while interrupts.next().await != Interrupt::Terminate {}
+                };
+                let read = tokio::select! {
+                    read = read => read.context("the terminal is gone")?,
+                    () = terminated => {
+                        settings.restore();
+                        return Ok(Entered::Terminated);
+                    }
+                };
+                let (back, line) = read;
+                *editor = Some(back);
+                match line {
                     Ok(line) => Ok(Entered::Line(line)),
                     Err(ReadlineError::Interrupted) => Ok(Entered::Interrupted),
                     Err(ReadlineError::Eof) => Ok(Entered::End),
@@ -105,13 +148,18 @@ impl Lines {
             }
             Self::Piped(lines) => tokio::select! {
                 line = lines.recv() => Ok(line.map_or(Entered::End, Entered::Line)),
-                _ = tokio::signal::ctrl_c() => Ok(Entered::End),
+                _ = interrupts.next() => Ok(Entered::Terminated),
             },
         }
     }
 
     fn remember(&mut self, line: &str) {
-        let Self::Terminal { editor, history } = self else {
+        let Self::Terminal {
+            editor: Some(editor),
+            history,
+            ..
+        } = self
+        else {
             return;
         };
         if line.trim().is_empty() || editor.add_history_entry(line).is_err() {

@@ -3,10 +3,12 @@
 mod approval;
 mod line;
 mod slash;
+mod terminal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use offshoot_agent::{
     Agent, CancelCause, InboxTarget, Queue, SessionService, TurnEndReason, TurnReport, UsageReport,
     Wake, own_usage, usage_from,
@@ -26,6 +28,7 @@ use crate::config::{Config, ModelName};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::interrupts::{Interrupt, Interrupts};
 use crate::live::Live;
 use crate::notes::Notes;
 use crate::opening::{Opening, Wanted};
@@ -35,7 +38,7 @@ use crate::{money, system, text, watching};
 
 const PROMPT: &str = "> ";
 
-pub(crate) fn run(args: &args::Chat, home: &Home, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::Chat, home: &Home, json: bool) -> Result<Exit, Failure> {
     if json {
         let failure = Failure::usage("chat is for people and has no JSON");
         return Err(failure.hint("programs use: offshoot run --output json PROMPT"));
@@ -44,8 +47,15 @@ pub(crate) fn run(args: &args::Chat, home: &Home, json: bool) -> Result<(), Fail
     system::runtime()?.block_on(async {
         let mut chat = Chat::open(args, home)?;
         let done = chat.run().await;
-        let closed = chat.here.close().await;
-        done.and(closed)
+        let closed = tokio::select! {
+            closed = chat.here.close() => closed,
+            _ = chat.interrupts.next() => Exit::Cancelled.at_once(),
+        };
+        done.and(closed)?;
+        Ok(match chat.is_ending {
+            true => Exit::Cancelled,
+            false => Exit::Done,
+        })
     })
 }
 
@@ -56,6 +66,9 @@ struct Chat<'a> {
     service: SessionService,
     live: Arc<Live>,
     lines: Lines,
+    interrupts: Interrupts,
+    /// A signal has asked the program to end.
+    is_ending: bool,
     here: Here,
     /// What the next line begins with.
     draft: String,
@@ -74,6 +87,7 @@ struct Here {
 impl<'a> Chat<'a> {
     fn open(args: &'a args::Chat, home: &'a Home) -> Result<Self, Failure> {
         let notes = Notes::new(false);
+        let interrupts = Interrupts::new().context("could not listen for Ctrl-C")?;
         let service = home.service().on_unstored(notes.on_unstored());
         let live = Arc::new(Live::always(notes));
         let wanted = match (&args.session, &args.fork) {
@@ -100,6 +114,8 @@ impl<'a> Chat<'a> {
             service,
             live,
             lines: Lines::open()?,
+            interrupts,
+            is_ending: false,
             here,
             draft: String::new(),
         })
@@ -111,12 +127,17 @@ impl<'a> Chat<'a> {
     }
 
     async fn run(&mut self) -> Result<(), Failure> {
-        loop {
+        while !self.is_ending {
             let draft = std::mem::take(&mut self.draft);
-            let line = match self.lines.message(PROMPT, &draft).await? {
+            let read = self.lines.message(PROMPT, &draft, &mut self.interrupts);
+            let line = match read.await? {
                 Entered::Line(line) => line,
                 Entered::Interrupted => continue,
                 Entered::End => return Ok(()),
+                Entered::Terminated => {
+                    self.is_ending = true;
+                    continue;
+                }
             };
             if line.trim().is_empty() {
                 continue;
@@ -132,6 +153,7 @@ impl<'a> Chat<'a> {
                 self.complain(&failure);
             }
         }
+        Ok(())
     }
 
     fn complain(&self, failure: &Failure) {
@@ -151,12 +173,8 @@ impl<'a> Chat<'a> {
         loop {
             tokio::select! {
                 () = agent.when_idle() => break,
-                _ = tokio::signal::ctrl_c() => {
-                    if is_stopping {
-                        Exit::Cancelled.at_once();
-                    }
-                    is_stopping = true;
-                    self.live.say("stopping; press Ctrl-C again to end the program");
+                interrupt = self.interrupts.next() => {
+                    self.stop(interrupt, &mut is_stopping);
                     agent.cancel(CancelCause::User, Queue::Clear)?;
                 }
                 Some(asked) = self.here.questions.recv() => {
@@ -176,18 +194,36 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
+    /// Ctrl-C stops what is being done, and a second one ends the program; what asks the program to end does both.
+    fn stop(&mut self, interrupt: Interrupt, is_stopping: &mut bool) {
+        if *is_stopping {
+            Exit::Cancelled.at_once();
+        }
+        *is_stopping = true;
+        self.is_ending |= interrupt == Interrupt::Terminate;
+        self.live.say(match self.is_ending {
+            true => "stopping; press Ctrl-C to end the program at once",
+            false => "stopping; press Ctrl-C again to end the program",
+        });
+    }
+
     async fn ask(&mut self, asked: &Asked) -> Result<PermissionAnswer, Failure> {
         self.live.say(&approval::told(&asked.question));
         loop {
             if !self.lines.is_terminal() {
                 self.live.say(approval::PROMPT.trim_end());
             }
-            match self.lines.read(approval::PROMPT, "").await? {
+            let read = self.lines.read(approval::PROMPT, "", &mut self.interrupts);
+            match read.await? {
                 Entered::Line(line) => match approval::read(&line) {
                     Some(answer) => return Ok(answer),
                     None => self.live.say("say y, a or n"),
                 },
                 Entered::Interrupted => return Ok(PermissionAnswer::Cancelled),
+                Entered::Terminated => {
+                    self.is_ending = true;
+                    return Ok(PermissionAnswer::Cancelled);
+                }
                 Entered::End => return Ok(PermissionAnswer::Unavailable),
             }
         }
@@ -320,8 +356,9 @@ impl<'a> Chat<'a> {
     }
 
     /// The older part gives way to a summary. Ctrl-C stops it.
-    async fn compact(&self) -> Result<(), Failure> {
+    async fn compact(&mut self) -> Result<(), Failure> {
         let agent = self.here.agent.clone();
+        let mut is_stopping = false;
         let compact = agent.compact();
         tokio::pin!(compact);
         loop {
@@ -330,7 +367,10 @@ impl<'a> Chat<'a> {
                     self.live.say(&compact::told(compacted?.as_ref()));
                     return Ok(());
                 }
-                _ = tokio::signal::ctrl_c() => agent.cancel(CancelCause::User, Queue::Keep)?,
+                interrupt = self.interrupts.next() => {
+                    self.stop(interrupt, &mut is_stopping);
+                    agent.cancel(CancelCause::User, Queue::Keep)?;
+                }
             }
         }
     }
