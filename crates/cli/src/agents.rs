@@ -8,7 +8,7 @@ use offshoot_agent::{
     AgentConfig, AgentSetup, AllowEverything, BlobSpill, ContextSection, PermissionConfig,
     TitleCadence, TitleModel, observed, script_from,
 };
-use offshoot_model::{Model, ScriptModel};
+use offshoot_model::{Model, ScriptModel, codes};
 use offshoot_session::{EventLog, LiveSession};
 use offshoot_store::{Blobs, ReadSession};
 use offshoot_tool_api::{ApprovalPolicy, SandboxMode, ToolRegistry};
@@ -47,7 +47,32 @@ impl Called {
         log: Option<&EventLog>,
     ) -> Result<Self, Failure> {
         let name = providers.choose(log.and_then(model_of))?;
-        Self::named(config, providers, name)
+        Self::named(config, providers, name)?.checked()
+    }
+
+    /// The same, if it could be called so.
+    ///
+    /// # Errors
+    /// The model does not have what is set for it. Said now, that costs nobody a message.
+    pub(crate) fn checked(self) -> Result<Self, Failure> {
+        match self.model.prepare(&self.agent_config().call) {
+            Ok(_) => Ok(self),
+            Err(refused) => {
+                let known = [
+                    codes::UNSUPPORTED_REASONING_EFFORT,
+                    codes::UNSUPPORTED_OPTION,
+                    codes::INVALID_MODEL_CONTEXT,
+                    codes::INVALID_MODEL_MAX_TOKENS,
+                    codes::INVALID_MODEL_REASONING,
+                ];
+                let code = known.into_iter().find(|code| *code == refused.code);
+                Err(
+                    Failure::new(code.unwrap_or("INVALID_CONFIG"), refused.message).hint(
+                        "`offshoot config show --origin` tells where each setting comes from",
+                    ),
+                )
+            }
+        }
     }
 
     /// A model that was named.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use offshoot_agent::Prices;
-use offshoot_model::{Attachments, Model, ModelInfo, ProviderConfig, ProviderKind, ProviderModel};
+use offshoot_model::{
+    Attachments, Model, ModelInfo, ProviderConfig, ProviderKind, ProviderModel, SetupError,
+};
 
 use crate::attachments::HomeAttachments;
 use crate::config::{CREDENTIALS, Config, FILE, ModelName, Origin, Provider};
@@ -111,18 +113,23 @@ impl Providers {
     pub(crate) fn connect(&self, name: &ModelName) -> Result<Arc<dyn Model>, Failure> {
         let provider = self.provider(name)?;
         let mut config = provider.call(&name.model, self.attachments());
-        config.api_key = provider.find_key()?.map(|found| found.key);
-        match ProviderModel::new(config) {
-            Ok(model) => Ok(Arc::new(model)),
-            Err(error) => {
-                let hint = match &provider.origin {
-                    Origin::Default => "its key may hold what a header cannot carry".to_owned(),
-                    Origin::Variable { name } => format!("its address is set by {name}"),
-                    origin => format!("its address is set in `{origin}`"),
-                };
-                Err(Failure::new("INVALID_PROVIDER", error.to_string()).hint(hint))
+        let found = provider.find_key()?;
+        config.api_key = found.as_ref().map(|found| found.key.clone());
+        let error = match ProviderModel::new(config) {
+            Ok(model) => return Ok(Arc::new(model)),
+            Err(error) => error,
+        };
+        let failure = Failure::new("INVALID_PROVIDER", error.to_string());
+        Err(match (&error, &provider.origin, found) {
+            (SetupError::InvalidApiKey, _, Some(found)) => {
+                failure.hint(format!("the key is in {}", found.source))
             }
-        }
+            (SetupError::Client { .. }, ..) | (_, Origin::Default, _) => failure,
+            (_, Origin::Variable { name }, _) => {
+                failure.hint(format!("its address is set by {name}"))
+            }
+            (_, origin, _) => failure.hint(format!("its address is set in `{origin}`")),
+        })
     }
 
     /// The pictures of the home.

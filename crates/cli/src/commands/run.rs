@@ -115,9 +115,13 @@ pub(crate) fn run(
     let input = question.store(&blobs)?;
     let behind = session.log().end();
     let setup = agents::setup(&called, &config, &providers, &session, blobs)?;
-    let ended = turn
-        .run(attached, setup, &input)
-        .map_err(|failure| failure.or_hint(go_on_with(&session)))?;
+    let ended = turn.run(attached, setup, &input).map_err(|failure| {
+        // It may have failed at the very first event.
+        failure.or_hint(match home.store().locate(session.id()) {
+            Ok(_) => go_on_with(&session),
+            Err(_) => "nothing of the session was stored: there is none to go on with".to_owned(),
+        })
+    })?;
     let Some(report) = ended.reports.last() else {
         return Err(Failure::new("NO_TURN", "no turn was run"));
     };

@@ -1,6 +1,6 @@
 //! The first `offshoot run` of somebody new, and what is said when it cannot work.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use insta::assert_snapshot;
 use offshoot_test_support::{Reply, ScriptedModelServer, TestHome};
@@ -102,12 +102,12 @@ fn a_host_that_cannot_be_reached_is_named() {
     assert_eq!(result["reason"]["error"]["code"], "TRANSPORT");
 }
 
-/// As on a full disk: no file of the process can grow beyond 6 KiB.
-fn with_little_room(home: &TestHome, server: &ScriptedModelServer) -> std::process::Output {
+/// As on a full disk: no file of the process can grow beyond so many blocks of 512 bytes.
+fn with_little_room(home: &TestHome, server: &ScriptedModelServer, blocks: u64) -> Output {
     Command::new("sh")
         .args([
             "-c",
-            "trap '' XFSZ; ulimit -f 12; exec \"$@\"",
+            &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""),
             "sh",
             BINARY,
         ])
@@ -131,7 +131,7 @@ fn on_a_full_disk_the_turn_fails_with_its_reason_and_what_was_stored_stays_good(
         .map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
         .collect();
     let server = ScriptedModelServer::start([Reply::text(long.join(" ")), Reply::text("Yes.")]);
-    let output = with_little_room(&home, &server);
+    let output = with_little_room(&home, &server, 12);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last: Vec<&str> = said.lines().rev().take(2).collect();
@@ -155,4 +155,38 @@ fn on_a_full_disk_the_turn_fails_with_its_reason_and_what_was_stored_stays_good(
     assert_eq!(output.stdout_text(), "Yes.\n");
     let checked = output_json(&run(&home, ["check", id, "--json"]).success());
     assert_eq!(checked[0]["status"], json!("ok"));
+}
+
+#[test]
+fn on_a_disk_that_was_full_before_no_session_is_promised() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([Reply::text("Yes.")]);
+    let output = with_little_room(&home, &server, 1);
+    let said = scrub(&String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last();
+    let expected = "hint: nothing of the session was stored: there is none to go on with";
+    assert_eq!(last, Some(expected), "{said}");
+    assert_eq!(
+        output_json(&run(&home, ["ls", "--json"]).success()),
+        json!([])
+    );
+}
+
+#[test]
+fn a_key_that_cannot_be_sent_is_named_by_its_place_and_not_shown() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([]);
+    let output = turn(&home, &server)
+        .env("OPENAI_API_KEY", "sk-secret\nsk-secret")
+        .arg("Hello?")
+        .run();
+    assert_snapshot!(seen(&output), @r#"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: API key contains characters that an HTTP header cannot carry
+    hint: the key is in OPENAI_API_KEY
+    "#);
+    assert!(home.bytes_of_tree().is_empty());
 }

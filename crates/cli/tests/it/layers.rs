@@ -439,7 +439,7 @@ fn anthropic_is_called_in_its_own_protocol_with_its_key_and_pictures() {
 }
 
 #[test]
-fn what_a_model_does_not_have_is_said_by_the_turn() {
+fn what_a_model_does_not_have_is_said_before_anything_is_made() {
     let server = ScriptedModelServer::start([]);
     let home = TestHome::new();
     let output = here(&home)
@@ -453,13 +453,14 @@ fn what_a_model_does_not_have_is_said_by_the_turn() {
             "Think.",
         ])
         .run();
-    assert_eq!(output.code(), Some(3), "{output}");
-    assert!(
-        output
-            .stderr_text()
-            .contains("(UNSUPPORTED_REASONING_EFFORT)"),
-        "{output}"
-    );
+    assert_snapshot!(seen(&output), @r#"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: the model `gpt-5.1` has no reasoning effort `max`; it has none, low, medium, high
+    hint: `offshoot config show --origin` tells where each setting comes from
+    "#);
+    assert!(home.bytes_of_tree().is_empty());
     // An effort for all models counts only for those that have it.
     server.push(Reply::text("Yes."));
     put(&home.path().join("config.toml"), "effort = \"max\"\n");

@@ -388,7 +388,7 @@ impl<'a> Chat<'a> {
 
     /// Calls another model from now on.
     fn call(&mut self, name: ModelName) -> Result<(), Failure> {
-        let called = Called::named(&self.here.config, &self.here.providers, name)?;
+        let called = Called::named(&self.here.config, &self.here.providers, name)?.checked()?;
         let model = Arc::clone(&called.model);
         self.here.agent.set_model(model, called.agent_config().call);
         self.live.say(&format!("calls {} from now on", called.name));
@@ -412,7 +412,7 @@ impl Here {
         config.warn(notes);
         let providers = Providers::of(&config, home)?;
         let called = match keep {
-            Some(name) => Called::named(&config, &providers, name.clone())?,
+            Some(name) => Called::named(&config, &providers, name.clone())?.checked()?,
             None => Called::configured(&config, &providers, opening.log())?,
         };
         let attached = opening.attach(home, service, notes)?;
