@@ -179,14 +179,17 @@ fn image(path: &Path) -> Result<Image, Failure> {
         Failure::new("INVALID_IMAGE", format!("`{}`: {reason}", path.display()))
             .hint("pictures are PNG, JPEG, WebP or GIF files")
     };
-    let size = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
-    if size.len() > MAX_IMAGE {
+    let mut bytes = Vec::new();
+    // What is no file may have no size, nor an end.
+    let read =
+        fs::File::open(path).and_then(|file| file.take(MAX_IMAGE + 1).read_to_end(&mut bytes));
+    read.map_err(|error| refused(error.to_string()))?;
+    if bytes.len() as u64 > MAX_IMAGE {
         return Err(refused(format!(
             "it is larger than {} MiB",
             MAX_IMAGE >> 20
         )));
     }
-    let bytes = fs::read(path).map_err(|error| refused(error.to_string()))?;
     let media_type = match imagesize::image_type(&bytes) {
         Ok(imagesize::ImageType::Png) => "image/png",
         Ok(imagesize::ImageType::Jpeg) => "image/jpeg",

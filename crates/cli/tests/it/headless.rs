@@ -118,7 +118,13 @@ fn what_is_no_picture_is_refused_before_anything_is_made() {
     let text = file(&home, "note.png", "just text");
     let cut = file(&home, "cut.png", &PIXEL[..12]);
     let mut all = String::new();
-    for path in [text.to_str().unwrap(), cut.to_str().unwrap(), "nowhere.png"] {
+    let paths = [
+        text.to_str().unwrap(),
+        cut.to_str().unwrap(),
+        "nowhere.png",
+        "/dev/zero",
+    ];
+    for path in paths {
         let output = turn(&home, &server).args(["--image", path, "?"]).run();
         all.push_str(&seen(&output));
     }
@@ -137,6 +143,11 @@ fn what_is_no_picture_is_refused_before_anything_is_made() {
     ----- stdout -----
     ----- stderr -----
     error: `nowhere.png`: No such file or directory (os error 2)
+    hint: pictures are PNG, JPEG, WebP or GIF files
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `/dev/zero`: it is larger than 20 MiB
     hint: pictures are PNG, JPEG, WebP or GIF files
     "#);
     assert!(home.bytes_of_tree().is_empty());
