@@ -1,5 +1,7 @@
 //! From the text of a configuration file to its settings, each with the line that it stands on.
 
+use std::path::Path;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -142,10 +144,12 @@ fn scalar(shape: Shape, value: &DeValue<'_>) -> Option<Value> {
             shape.parse(&number.to_string())
         }
         (Shape::Amount, DeValue::Float(number)) => shape.parse(number.as_str()),
-        (Shape::Names, DeValue::Array(names)) => {
-            let names = names
-                .iter()
-                .map(|name| name.get_ref().as_str().map(str::to_owned));
+        (Shape::Names | Shape::Paths, DeValue::Array(names)) => {
+            let names = names.iter().map(|name| {
+                let name = name.get_ref().as_str()?;
+                let fits = !matches!(shape, Shape::Paths) || Path::new(name).is_absolute();
+                fits.then(|| name.to_owned())
+            });
             Some(Value::List(names.collect::<Option<_>>()?))
         }
         _ => None,

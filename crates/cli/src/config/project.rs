@@ -54,7 +54,15 @@ pub(super) fn refusal(path: &KeyPath, value: &Value, below: Option<&Value>) -> O
     let project = schema::find(path.parts()).map_or(Project::MayNot, |key| key.project);
     match project {
         Project::May => None,
-        Project::MayNot => Some("a project may not describe providers and models".to_owned()),
+        Project::MayNot
+            if path
+                .parts()
+                .first()
+                .is_some_and(|first| first == "providers") =>
+        {
+            Some("a project may not describe providers and models".to_owned())
+        }
+        Project::MayNot => Some("a project may not set it".to_owned()),
         Project::MayNarrow(words) => {
             let rank = |value: &Value| match value {
                 Value::Text(word) => words.iter().position(|known| known == word),

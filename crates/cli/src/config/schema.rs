@@ -22,6 +22,8 @@ pub(crate) enum Shape {
     Switch,
     /// Names, in a list.
     Names,
+    /// Absolute paths, in a list.
+    Paths,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A table with these keys.
@@ -115,7 +117,7 @@ pub(crate) const ROOT: &[Key] = &[
         Shape::Choice(PARTIAL),
         Project::MayNarrow(PARTIAL),
     ),
-    key("workspace", Shape::Names),
+    key("workspace", Shape::Paths),
     key("environment_keep", Shape::Names),
     key("providers", Shape::Named(PROVIDER)),
 ];
@@ -175,6 +177,7 @@ impl Shape {
             Self::Amount => "a number from 0 on".to_owned(),
             Self::Switch => "true or false".to_owned(),
             Self::Names => "a list of names in quotes".to_owned(),
+            Self::Paths => "a list of absolute paths in quotes".to_owned(),
             Self::Choice(words) => format!("one of {}", quoted(words)),
             Self::Table(keys) | Self::Named(keys) => {
                 let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
@@ -207,7 +210,7 @@ impl Shape {
                 .filter(|amount: &f64| amount.is_finite() && *amount >= 0.0)
                 .map(Value::Amount),
             Self::Switch => text.parse().ok().map(Value::Switch),
-            Self::Names | Self::Table(_) | Self::Named(_) => None,
+            Self::Names | Self::Paths | Self::Table(_) | Self::Named(_) => None,
         }
     }
 }

@@ -95,6 +95,7 @@ fn mistakes_in_the_config_file_are_named_with_their_place_and_without_their_valu
         "providers = \"sk-this-is-the-\\\"secret\"",
         "default_model = \"local/x\"\n[providers.local]\nbase_url = \"ftp://127.0.0.1\"",
         "default_model = \"local/x\"\n[providers.local]\nbase_url = \"http://me:sk-this-is-the-secret@127.0.0.1\"",
+        "workspace = [\"elsewhere\"]",
         "[providers.local",
     ];
     let mut all = String::new();
@@ -163,6 +164,10 @@ fn mistakes_in_the_config_file_are_named_with_their_place_and_without_their_valu
     base_url = "http://me:secret@127.0.0.1"
     error: base URL of the provider `local` contains credentials; set an API key instead
     hint: its address is set in `[home]/config.toml:3`
+
+    workspace = ["elsewhere"]
+    error: `[home]/config.toml`: line 1, column 13: `workspace`: expected a list of absolute paths in quotes
+    hint: docs/cli.md describes this file, in "config.toml"
 
     [providers.local
     error: `[home]/config.toml`: line 1, column 17: unclosed table, expected `]`
