@@ -4,16 +4,18 @@ use offshoot_agent::{ChangedFiles, FileChange};
 
 use crate::notes::Notes;
 use crate::text;
+use crate::worktree::Worktree;
 
 /// How many files are named.
 const NAMED: usize = 20;
 
-/// Says what a fork has to reckon with; nothing, if nothing was done behind the cut.
-pub(crate) fn tell(changed: &ChangedFiles, notes: Notes) {
-    notes.say_all(told(changed));
+/// Says what a fork has to reckon with; nothing, if nothing was done behind the cut. One with a worktree of its own works on
+/// other files than its original does.
+pub(crate) fn tell(changed: &ChangedFiles, worktree: Option<&Worktree>, notes: Notes) {
+    notes.say_all(told(changed, worktree.is_some()));
 }
 
-fn told(changed: &ChangedFiles) -> Vec<String> {
+fn told(changed: &ChangedFiles, has_own_files: bool) -> Vec<String> {
     let mut told = Vec::new();
     if !changed.files.is_empty() {
         let named = changed.files.iter().take(NAMED);
@@ -35,7 +37,11 @@ fn told(changed: &ChangedFiles) -> Vec<String> {
             named.push(format!("and {more} more"));
         }
         told.push(format!(
-            "files that the original changed behind the cut, which the fork finds as they are now: {}",
+            "files that the original changed behind the cut, {}: {}",
+            match has_own_files {
+                true => "outside of the worktree of the fork",
+                false => "which the fork finds as they are now",
+            },
             named.join(", ")
         ));
     }

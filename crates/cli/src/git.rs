@@ -4,7 +4,7 @@
 //! its own at the commit that belongs to its cut.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use offshoot_agent::ContextSection;
@@ -19,14 +19,33 @@ const COMMIT: &str = "Git commit that was checked out at the start: ";
 /// What to tell of the repository that a directory is in; nothing if it is in none.
 pub(crate) fn section(dir: &Path) -> Option<ContextSection> {
     // Without one git need not be started.
-    dir.ancestors().find(|dir| dir.join(".git").exists())?;
+    let root = dir.ancestors().find(|dir| dir.join(".git").exists())?;
     let commit = run(dir, ["rev-parse", "--verify", "--quiet", "HEAD"]).ok()?;
     let branch = run(dir, ["symbolic-ref", "--short", "--quiet", "HEAD"]).ok();
     let branch = branch.map_or_else(String::new, |branch| format!("\nGit branch: {branch}"));
+    let other = main_checkout(root).map_or_else(String::new, |main| {
+        format!(
+            "\nThis is a git worktree, with files of its own: those below `{}` are others.",
+            main.display()
+        )
+    });
     Some(ContextSection::new(
         SECTION,
-        format!("{COMMIT}{commit}{branch}"),
+        format!("{COMMIT}{commit}{branch}{other}"),
     ))
+}
+
+/// Where the main checkout of a repository is, if `root` is that of another one.
+fn main_checkout(root: &Path) -> Option<PathBuf> {
+    // In the main one it is a directory, and git need not be asked.
+    if root.join(".git").is_dir() {
+        return None;
+    }
+    let common = run(root, ["rev-parse", "--git-common-dir"]).ok()?;
+    let common = root.join(common).canonicalize().ok()?;
+    // A submodule has its repository in that of another one, and a bare repository has no checkout.
+    let main = common.ends_with(".git").then(|| common.parent())??;
+    (main != root.canonicalize().ok()?).then(|| main.to_owned())
 }
 
 /// The commit that a log last names up to `cut`.

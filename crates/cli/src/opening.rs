@@ -130,13 +130,14 @@ fn attach_fork(
         return Err(Failure::new(refused.code(), message).hint(hint));
     }
     home.ensure()?;
-    let worktree = fork::worktree(&mut fork, worktree)?;
+    let mut worktree = fork::worktree(&mut fork, worktree)?;
     let attached = service.store_fork(&fork)?;
-    if let Some(mut worktree) = worktree {
+    if let Some(worktree) = &mut worktree {
         worktree.keep();
         notes.say(&format!("note: the fork {}", worktree.said()));
     }
-    changes::tell(&fork::changed_behind(read, fork.cut), notes);
+    let changed = fork::changed_behind(read, fork.cut);
+    changes::tell(&changed, worktree.as_ref(), notes);
     Ok(attached)
 }
 

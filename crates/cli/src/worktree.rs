@@ -1,6 +1,7 @@
 //! A git worktree for a fork, so that it and its parent do not work on the same files.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -72,7 +73,7 @@ impl Worktree {
             OsStr::new(&commit),
         ];
         git(&repository, add).map_err(|said| failed(path, &said))?;
-        Ok(Self {
+        let made = Self {
             cwd: match prefix.as_str() {
                 "" => root.clone(),
                 prefix => root.join(prefix.trim_end_matches('/')),
@@ -82,7 +83,10 @@ impl Worktree {
             commit,
             at_cut,
             keeps: false,
-        })
+        };
+        // What git does not know of at that commit, such as an empty directory, it does not make.
+        fs::create_dir_all(&made.cwd).map_err(|error| failed(path, &error.to_string()))?;
+        Ok(made)
     }
 
     /// The fork is stored: the worktree is its.

@@ -81,7 +81,7 @@ pub(crate) fn run(
     }
     out.flush()?;
     if let Some(changes) = &forked.changes {
-        changes::tell(changes, notes);
+        changes::tell(changes, forked.worktree.as_ref(), notes);
     }
     Ok(())
 }

@@ -270,4 +270,51 @@ fn files_that_the_original_changed_behind_the_cut_are_named() {
     // Behind the end of the log nothing was done.
     let output = run(&home, ["fork", &id]).success();
     assert_eq!(output.stderr_text(), "");
+    // A fork with a worktree does not find the files so.
+    git(&work(&home), &["init", "--quiet"]);
+    git(
+        &work(&home),
+        &["commit", "--quiet", "--allow-empty", "-m", "first"],
+    );
+    let place = home.user_path().join("tree");
+    let args = [
+        "fork",
+        &id,
+        "--at",
+        &cut,
+        "--worktree",
+        place.to_str().unwrap(),
+    ];
+    let said = run(&home, args).success().stderr_text();
+    let expected = "note: files that the original changed behind the cut, outside of the worktree of the fork: `";
+    assert!(said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn the_directory_of_the_fork_is_there_also_if_git_does_not_know_of_it() {
+    let home = TestHome::new();
+    repository(&home);
+    let server = ScriptedModelServer::start([Reply::text("Hello."), Reply::text("Yes.")]);
+    let empty = work(&home).join("empty");
+    fs::create_dir_all(&empty).unwrap();
+    let id = session_in(&home, &server, &empty);
+    let place = home.user_path().join("tree");
+    let args = [
+        "--fork",
+        &id,
+        "--worktree",
+        place.to_str().unwrap(),
+        "Where?",
+    ];
+    let output = turn(&home, &server).args(args).run().success();
+    assert!(!output.stderr_text().contains("warning"), "{output}");
+    assert!(place.join("empty").is_dir());
+    // The model is told that what it remembers of files elsewhere is of other files.
+    let asked = server.requests()[1].json()["messages"].to_string();
+    let main = work(&home).canonicalize().unwrap();
+    let told = format!(
+        "This is a git worktree, with files of its own: those below `{}` are others.",
+        main.display()
+    );
+    assert_eq!(asked.matches(&told).count(), 1, "{asked}");
 }
