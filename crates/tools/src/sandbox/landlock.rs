@@ -8,6 +8,8 @@ use landlock::{
     RulesetStatus, Scope, make_bitflags,
 };
 
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
 use super::policy::{Network, SandboxPolicy};
 use super::support::Support;
 
@@ -81,6 +83,7 @@ pub(super) fn confine(policy: &SandboxPolicy) -> Result<Support, String> {
         Ok::<_, Box<dyn std::error::Error>>(status)
     })();
     let status = restricted.map_err(|error| error.to_string())?;
+    give_up_powers().map_err(|error| format!("the powers of root cannot be given up: {error}"))?;
     let support = known(status.landlock);
     match status.ruleset {
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => {
@@ -91,6 +94,35 @@ pub(super) fn confine(policy: &SandboxPolicy) -> Result<Support, String> {
             Support::Landlock { .. } => "the kernel did not accept the limits".to_owned(),
         }),
     }
+}
+
+/// Gives up what lets root look into processes and change the kernel, whatever Landlock says: `perf` rights alone open the
+/// environment of every process, with the keys of the agent. With `no_new_privs`, no program gives them back. Root can
+/// still work on files of others.
+fn give_up_powers() -> rustix::io::Result<()> {
+    const POWERS: CapabilitySet = CapabilitySet::SYS_ADMIN
+        .union(CapabilitySet::SYS_PTRACE)
+        .union(CapabilitySet::PERFMON)
+        .union(CapabilitySet::BPF)
+        .union(CapabilitySet::SYS_MODULE)
+        .union(CapabilitySet::SYS_RAWIO);
+    let CapabilitySets {
+        effective,
+        permitted,
+        inheritable,
+    } = capabilities(None)?;
+    // Without rights of root there is nothing to give up.
+    if !(effective | permitted | inheritable).intersects(POWERS) {
+        return Ok(());
+    }
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: effective - POWERS,
+            permitted: permitted - POWERS,
+            inheritable: inheritable - POWERS,
+        },
+    )
 }
 
 /// `None` for what is not there. A root may be a file.

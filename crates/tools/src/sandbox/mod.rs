@@ -23,8 +23,8 @@
 //! Permissions, owners and times of files can be changed wherever the account may (`chmod` is not an access that Landlock
 //! knows). UDP and Unix sockets that have a path are not limited, so a command that can reach a service like Docker's
 //! can have it do anything. Files that have a second name (hard link) in the workspace can be changed through it. What
-//! was open when the agent itself was started stays open. The rights of root are not taken away: root can read the
-//! environment of any process. This guards against accidents and simple mischief; for worse, use a container too.
+//! was open when the agent itself was started stays open. Root loses what lets it look into other processes and change
+//! the kernel, and keeps its rights to files. This guards against accidents and simple mischief; for worse, use a container too.
 //!
 //! What a kernel lacks is in [`Support`], and is either told with every result or refused ([`Partial`]). The accesses
 //! are those of Landlock ABI 7, which this was tested with; what newer ones could refuse is not refused yet.
