@@ -1,11 +1,12 @@
 //! The answer as it comes in, for a person at a terminal, and what else happens in a turn.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_agent::{FrameBody, StreamFrame};
 use offshoot_model::{Chunk, ContentBlock};
-use offshoot_session::{Event, EventKind};
+use offshoot_session::{Body, Event, EventKind};
 use serde::Deserialize;
 
 use crate::notes::Notes;
@@ -28,6 +29,8 @@ struct State {
     has_begun: bool,
     /// The block that is being printed.
     block: Option<u64>,
+    /// The tools of the calls that have no result yet, by their ids, which say nothing to a person.
+    calls: BTreeMap<String, String>,
 }
 
 impl Live {
@@ -81,8 +84,27 @@ impl Live {
 
     /// An event that is in the log.
     pub(crate) fn event(&self, event: &Event) {
+        match event.body() {
+            Body::ToolCall(_, call) => {
+                let asked = format!("{}({})", call.name, call.arguments);
+                self.say(&format!("· {}", text::shorten(&asked)));
+                let mut state = self.state();
+                state
+                    .calls
+                    .insert(call.id.to_string(), call.name.to_string());
+                return;
+            }
+            Body::ToolResult { call_id, .. } => {
+                let name = self.state().calls.remove(&**call_id);
+                if let Some(error) = text::call_error(event) {
+                    let name = name.unwrap_or_default();
+                    self.say(&format!("· {}", text::shorten(&format!("{name}: {error}"))));
+                }
+                return;
+            }
+            _ => {}
+        }
         match event.kind() {
-            EventKind::ToolCall => self.say(&format!("· {}", text::summary(event))),
             EventKind::CompactionStart => self.say("· older history is summarised"),
             EventKind::LlmRetry => {
                 if let Some(retry) = event.parse().ok().as_ref().map(retrying) {

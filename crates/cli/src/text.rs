@@ -59,6 +59,13 @@ pub(crate) fn summary(event: &Event) -> String {
     shorten(&text)
 }
 
+/// Why a call failed; `None` if it did not, or the event is no result.
+pub(crate) fn call_error(event: &Event) -> Option<String> {
+    let message: Value = serde_json::from_str(event.message()?).ok()?;
+    let is_error = message["isError"].as_bool().unwrap_or(false);
+    is_error.then(|| message_text(event))
+}
+
 /// The texts of the message that an event carries.
 pub(crate) fn message_text(event: &Event) -> String {
     event.message().map(texts).unwrap_or_default()

@@ -49,7 +49,7 @@ fn each_line_is_a_turn_in_the_same_session() {
     Two lines, yes.
     ----- stderr -----
     session session-[uuid], with openai/scripted-1; /help lists what there is besides talking
-    · call_1: bash({"command":"echo one"})
+    · bash({"command":"echo one"})
     tokens: 28 in, 10 out, 6 from the cache
     tokens: 14 in, 5 out, 3 from the cache
     "#);

@@ -169,8 +169,8 @@ fn after_so_many_answers_the_turn_is_stopped_with_4_and_can_go_on() {
     ----- stdout -----
     ----- stderr -----
     session session-[uuid]
-    · call_1: bash({"command":"echo one"})
-    · call_2: bash({"command":"echo two"})
+    · bash({"command":"echo one"})
+    · bash({"command":"echo two"})
     tokens: 28 in, 10 out, 6 from the cache
     the turn was stopped: the model has answered as often as --max-turns lets it
     hint: what was said so far is kept; go on with: offshoot run --session session-[uuid] PROMPT

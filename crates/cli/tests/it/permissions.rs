@@ -63,7 +63,8 @@ fn nobody_is_there_to_be_asked_so_more_than_the_mode_allows_is_rejected_and_the_
     ----- stderr -----
     session session-[uuid]
     note: this call asked for more than it may do, and nobody was there to allow it; `--permission-mode allow` does, and so can rules
-    · call_1: write({"file_path":"note.txt","content":"alpha\n"})
+    · write({"file_path":"note.txt","content":"alpha\n"})
+    · write: Error: tool "write" requires approval, but no approval channel is available
     tokens: 28 in, 10 out, 6 from the cache
     "#);
     let mode = lines.iter().find(|one| one["type"] == "sandbox/mode");
@@ -145,9 +146,11 @@ fn rules_decide_beforehand_and_a_projects_rules_only_deny() {
     ----- stderr -----
     warning: `[user]/work/.offshoot/permissions.toml`: a rule that allows `*` is ignored: a project may only allow less than you do yourself; to allow it yourself: `[home]/permissions.toml`
     session session-[uuid]
-    · call_1: bash({"command":"echo one"})
-    · call_2: ls({"path":"."})
-    · call_3: bash({"command":"echo two"})
+    · bash({"command":"echo one"})
+    · bash: Error: one is enough
+    · ls({"path":"."})
+    · ls: Error: tool "ls" is denied by a rule
+    · bash({"command":"echo two"})
     tokens: 28 in, 10 out, 6 from the cache
     "#);
     let requests = server.requests();
@@ -230,7 +233,7 @@ fn in_a_chat_the_person_is_asked() {
             allow it? [y] once, [a] for this session, [n] no:
             say y, a or n
             allow it? [y] once, [a] for this session, [n] no:
-            · call_1: write({"file_path":"note.txt","content":"alpha\n"})
+            · write({"file_path":"note.txt","content":"alpha\n"})
             tokens: 28 in, 10 out, 6 from the cache
             "#);
         }

@@ -20,8 +20,8 @@ fn a_recording_answers_and_its_calls_really_run() {
     `CHANGES.md` should have 3 lines now; `wc -l CHANGES.md` tells for sure.
     ----- stderr -----
     session session-[uuid]
-    · call_write: write({"file_path":"CHANGES.md","content":"# Changes\n\n- forks at any event\…
-    · call_count: bash({"command":"wc -l < CHANGES.md","description":"Count the lines"})
+    · write({"file_path":"CHANGES.md","content":"# Changes\n\n- forks at any event\n"})
+    · bash({"command":"wc -l < CHANGES.md","description":"Count the lines"})
     tokens: 28 in, 10 out, 6 from the cache
     "##);
     let written = fs::read_to_string(work(&home).join("CHANGES.md")).unwrap();
@@ -71,13 +71,13 @@ fn a_recording_without_answers_is_refused_before_anything_is_made() {
         &home,
         ["run", "--replay", silent.to_str().unwrap(), "Hello?"],
     );
-    assert_snapshot!(seen(&output), @r#"
+    assert_snapshot!(seen(&output), @r##"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: `[user]/silent.jsonl`: it holds no answer of a model of its own
     hint: name a recording in which a model has answered
-    "#);
+    "##);
     assert!(home.bytes_of_tree().is_empty());
 }
 
@@ -96,8 +96,8 @@ fn a_recording_that_is_used_up_fails_the_turn_and_keeps_the_log() {
     I will write the file and then count its lines.
     ----- stderr -----
     session session-[uuid]
-    · call_write: write({"file_path":"CHANGES.md","content":"# Changes\n\n- forks at any event\…
-    · call_count: bash({"command":"wc -l < CHANGES.md","description":"Count the lines"})
+    · write({"file_path":"CHANGES.md","content":"# Changes\n\n- forks at any event\n"})
+    · bash({"command":"wc -l < CHANGES.md","description":"Count the lines"})
     tokens: 14 in, 5 out, 3 from the cache
     error: session asked for model call #2 but its script has only 1 (SCRIPT_EXHAUSTED)
     hint: what was said so far is kept; go on with: offshoot run --session session-[uuid] PROMPT

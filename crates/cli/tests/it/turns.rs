@@ -45,9 +45,9 @@ fn a_new_session_works_with_its_tools_in_its_directory_and_answers() {
     It says alpha.
     ----- stderr -----
     session session-[uuid]
-    · call_1: write({"file_path":"note.txt","content":"alpha\n"})
-    · call_2: read({"file_path":"note.txt"})
-    · call_3: bash({"command":"cat note.txt >> twice.txt; cat twice.txt"})
+    · write({"file_path":"note.txt","content":"alpha\n"})
+    · read({"file_path":"note.txt"})
+    · bash({"command":"cat note.txt >> twice.txt; cat twice.txt"})
     tokens: 42 in, 15 out, 9 from the cache
     "#);
     assert_eq!(

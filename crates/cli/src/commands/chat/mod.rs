@@ -26,7 +26,7 @@ use crate::asking::Question;
 use crate::commands::{compact, ls};
 use crate::config::{Config, ModelName};
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{CANCELLED, Failure};
 use crate::home::Home;
 use crate::interrupts::{Interrupt, Interrupts};
 use crate::live::Live;
@@ -157,7 +157,10 @@ impl<'a> Chat<'a> {
     }
 
     fn complain(&self, failure: &Failure) {
-        self.live.say(&format!("error: {failure}"));
+        match failure.code {
+            CANCELLED => self.live.say(&failure.message),
+            _ => self.live.say(&format!("error: {failure}")),
+        }
         for hint in failure.hint.iter().flat_map(|hint| hint.lines()) {
             self.live.say(&format!("hint: {hint}"));
         }
