@@ -277,11 +277,11 @@ impl Driver {
     /// # Errors
     /// An empty message, a conversation that cannot go on, damaged pending input, or a log that refused the message.
     pub fn submit(&self, text: &str) -> Result<(), AgentError> {
-        if text.is_empty() {
+        let input = Input::user(self.env.fresh_id(), text);
+        if input.says_nothing() {
             return Err(AgentError::EmptyMessage);
         }
         self.check_continuable()?;
-        let input = Input::user(self.env.fresh_id(), text);
         let inserted = inbox::insert(&self.core, InboxTarget::NextTurn, &input);
         self.core.feed.deliver();
         inserted

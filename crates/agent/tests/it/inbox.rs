@@ -133,9 +133,15 @@ async fn damaged_input_is_named_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn an_empty_message_is_refused_since_every_provider_would() {
+async fn an_empty_message_is_refused_since_providers_would() {
     let bench = Bench::new();
     let agent = bench.scripted(Vec::new());
-    assert!(matches!(agent.submit(""), Err(AgentError::EmptyMessage)));
+    for nothing in ["", " \n"] {
+        let refused = agent.submit(nothing);
+        assert!(
+            matches!(refused, Err(AgentError::EmptyMessage)),
+            "{nothing:?}"
+        );
+    }
     assert!(agent.session().log().is_empty());
 }

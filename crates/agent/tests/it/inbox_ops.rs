@@ -284,6 +284,7 @@ async fn nothing_to_say_is_no_message() {
         agent.followup("").map(|_| ()),
         agent.steer("").map(|_| ()),
         agent.inject("").map(|_| ()),
+        agent.followup(" \n\t").map(|_| ()),
         agent.send(&empty, NextTurn, Wake::Yes),
         agent.replace("a", empty.clone()).map(|_| ()),
         agent
