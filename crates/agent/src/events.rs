@@ -321,3 +321,13 @@ pub(crate) struct ErrorInfo {
 pub(crate) fn read<'a, T: Deserialize<'a>>(event: &'a Event) -> Option<T> {
     event.parse().ok()
 }
+
+/// The texts among blocks.
+pub(crate) fn texts(
+    blocks: impl IntoIterator<Item = ContentBlock>,
+) -> impl Iterator<Item = String> {
+    blocks.into_iter().filter_map(|block| match block {
+        ContentBlock::Text { text } => Some(text),
+        _ => None,
+    })
+}

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::AgentError;
 use crate::context::SystemPromptPolicy;
 use crate::driver::Driver;
-use crate::events::{SourceKind, SystemBody, SystemMessage, TextBlock, read, shown};
+use crate::events::{SourceKind, SystemBody, SystemMessage, TextBlock, read, shown, texts};
 
 /// The system prompt of a session that names none.
 pub const DEFAULT_SYSTEM_PROMPT: &str = "\
@@ -119,14 +119,7 @@ fn text_of(event: &Event) -> String {
         content: Vec<ContentBlock>,
     }
     let blocks = read::<Stored>(event).map(|stored| stored.message.content);
-    let texts = blocks
-        .into_iter()
-        .flatten()
-        .filter_map(|block| match block {
-            ContentBlock::Text { text } => Some(text),
-            _ => None,
-        });
-    texts.collect()
+    texts(blocks.into_iter().flatten()).collect()
 }
 
 fn replacing(node: Seq, draft: EventDraft) -> EventDraft {

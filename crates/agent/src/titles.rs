@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::AgentError;
 use crate::core::Core;
 use crate::driver::Driver;
-use crate::events::{logged, read};
+use crate::events::{logged, read, texts};
 
 /// The most bytes that a title has.
 const MAX_TITLE: usize = 200;
@@ -327,14 +327,8 @@ fn said(event: &Event) -> Option<Said> {
         return None;
     }
     let blocks = read::<Message>(event).map(|message| message.content);
-    let texts = blocks
-        .into_iter()
-        .flatten()
-        .filter_map(|block| match block {
-            ContentBlock::Text { text } => Some(text),
-            _ => None,
-        });
-    let text = texts.collect::<Vec<_>>().join(" ");
+    let texts: Vec<_> = texts(blocks.into_iter().flatten()).collect();
+    let text = texts.join(" ");
     Some(Said {
         seq: event.seq(),
         text: clipped(&text, SHOWN_BYTES).to_owned(),

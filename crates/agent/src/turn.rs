@@ -14,7 +14,7 @@ use crate::AgentError;
 use crate::cancel::Cancel;
 use crate::core::OpenedTurn;
 use crate::driver::{Driver, StepEnding, StepFailure, TurnOutcome, TurnReport, check};
-use crate::events::{CancelCause, Step, TurnEnd, TurnEndReason, logged, read};
+use crate::events::{CancelCause, Step, TurnEnd, TurnEndReason, logged, read, texts};
 use crate::hooks::PreStep;
 use crate::inbox::{self, Clear, InboxTarget};
 use crate::input::Input;
@@ -286,11 +286,7 @@ impl Driver {
         let blocks = last
             .map(|stored| stored.message.content)
             .unwrap_or_default();
-        let texts = blocks.into_iter().filter_map(|block| match block {
-            offshoot_model::ContentBlock::Text { text } => Some(text),
-            _ => None,
-        });
-        texts.collect::<Vec<_>>().join("\n\n")
+        texts(blocks).collect::<Vec<_>>().join("\n\n")
     }
 }
 
