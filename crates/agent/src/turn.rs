@@ -199,12 +199,16 @@ impl Driver {
         if !entering.is_empty() || at.step > 1 {
             entering.extend(self.runtime_context()?);
         }
+        // Cancelled while room was made for it, the step says what enters it all the same, as the hooks want it.
+        let was_cancelled = cancel.token().is_cancelled();
         let mut series = false;
         for hook in &self.hooks {
             let decision = hook
                 .pre_step(&self.hook_context(at, cancel), entering)
                 .await?;
-            check(cancel)?;
+            if !was_cancelled {
+                check(cancel)?;
+            }
             match decision {
                 PreStep::Enter {
                     messages,
@@ -213,7 +217,10 @@ impl Driver {
                     entering = messages;
                     series |= starts_series;
                 }
-                PreStep::Reject => return Ok(None),
+                PreStep::Reject => {
+                    check(cancel)?;
+                    return Ok(None);
+                }
             }
         }
         self.series |= series;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use offshoot_agent::{CompactionPolicy, Driver};
-use offshoot_model::ScriptModel;
+use offshoot_agent::{Cancel, CancelCause, CompactionPolicy, Driver, RepeatReminder};
+use offshoot_model::{Attempt, ScriptModel};
 use offshoot_session::EventKind;
 
 use crate::bench::{Bench, ask, call_config, script};
 use crate::compacting::{crowded, with};
 use crate::crowd::{Heard, counted, fails, first_question, long, narrow, two_turns};
-use crate::support::{all, says};
+use crate::support::{all, endings, says};
 
 #[tokio::test]
 async fn what_the_provider_has_counted_decides() {
@@ -135,4 +135,34 @@ async fn switched_off_it_does_not_happen_by_itself() {
     ask(&mut agent, "Third.").await;
     let log = bench.log(agent.session().id());
     assert!(all(&log, &EventKind::CompactionStart).is_empty());
+}
+
+#[tokio::test]
+async fn what_was_said_before_a_compaction_that_is_cancelled_is_said() {
+    let bench = Bench::new();
+    let hangs = Attempt::Hang { chunks: Vec::new() };
+    let model = narrow(with(two_turns(), [hangs, says("Four.")]));
+    let mut setup = bench.setup(Arc::clone(&model) as _);
+    // Who joins in every step.
+    let reminder = RepeatReminder::new(bench.env.clone());
+    setup.hooks.push(Arc::new(reminder));
+    let mut agent = Driver::new(bench.create(), setup);
+    ask(&mut agent, &first_question()).await;
+    ask(&mut agent, "Short.").await;
+    agent.submit("Third.").unwrap();
+    let cancel = Cancel::new();
+    let (done, ()) = tokio::join!(agent.run(&cancel), async {
+        while model.requests().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel(CancelCause::User);
+    });
+    done.unwrap();
+    let log = bench.log(agent.session().id());
+    assert_eq!(endings(&log), ["completed", "completed", "aborted"]);
+    let messages = all(&log, &EventKind::UserMessage);
+    let said = messages
+        .iter()
+        .any(|message| message["content"][0]["text"] == "Third.");
+    assert!(said, "{messages:?}");
 }
