@@ -1,7 +1,8 @@
 //! The durable inbox: input waits in the log until a turn claims it (`reference/agent.md` §1.2).
 //!
 //! There are two lists, and every change of one is an event. What the lists hold is folded from those events, so a change
-//! that the log refuses has not happened. A fork starts with empty lists; a session that is opened again with what it had.
+//! that the log refuses has not happened. A fork starts with empty lists; a session that is opened again with what it had,
+//! and with what a turn had claimed and not said when its process was killed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -198,11 +199,23 @@ pub(crate) fn claim(core: &Core, at: StepRef) -> Result<Vec<Input>, AgentError> 
     Ok(claimed)
 }
 
-/// Queues again, in front and in their old order, the kept messages that were claimed from this offset on and never said.
-pub(crate) fn put_back(core: &Core, since: LogOffset) -> Result<(), AgentError> {
+/// Which of the messages that a turn has claimed and never said are queued again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsaid {
+    /// All: nobody has decided that they are not said.
+    All,
+    /// Those that are kept: somebody has cancelled the turn, or it has failed and said so.
+    Kept,
+}
+
+/// Queues again, in front and in their old order, messages that were claimed from this offset on and never said.
+pub(crate) fn put_back(core: &Core, since: LogOffset, which: Unsaid) -> Result<(), AgentError> {
     let mut session = core.session.lock();
-    let unsaid = kept_and_unsaid(session.log(), since);
-    for (target, inserted) in unsaid {
+    let unsaid = claimed_and_unsaid(session.log(), since);
+    for (target, mut inserted) in unsaid {
+        if which == Unsaid::Kept {
+            inserted.retain(Input::is_kept);
+        }
         if !inserted.is_empty() {
             Change::insertion(target, 0, inserted).make(core, &mut session)?;
         }
@@ -210,7 +223,7 @@ pub(crate) fn put_back(core: &Core, since: LogOffset) -> Result<(), AgentError> 
     Ok(())
 }
 
-/// Queues again what a turn had claimed that a crash has interrupted, as far as it is kept and was not said.
+/// Queues again what a turn had claimed that a crash has interrupted, as far as it was not said.
 pub(crate) fn put_back_interrupted(core: &Core) -> Result<(), AgentError> {
     let start = {
         let session = core.session.lock();
@@ -222,7 +235,7 @@ pub(crate) fn put_back_interrupted(core: &Core) -> Result<(), AgentError> {
             .filter(|start| session.is_own(start.seq()))
             .map(|start| start.seq().before())
     };
-    start.map_or(Ok(()), |start| put_back(core, start))
+    start.map_or(Ok(()), |start| put_back(core, start, Unsaid::All))
 }
 
 /// The last event of a kind, looked for from the end.
@@ -237,8 +250,8 @@ pub(crate) fn last_of(log: &EventLog, kind: EventKind) -> Option<&Arc<Event>> {
     None
 }
 
-/// What the claims from an offset on have taken, as far as it is kept, was not said behind that, and does not wait again.
-fn kept_and_unsaid(log: &EventLog, since: LogOffset) -> [(InboxTarget, Vec<Input>); 2] {
+/// What the claims from an offset on have taken, as far as it was not said behind that and does not wait again.
+fn claimed_and_unsaid(log: &EventLog, since: LogOffset) -> [(InboxTarget, Vec<Input>); 2] {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Splice {
@@ -272,7 +285,7 @@ fn kept_and_unsaid(log: &EventLog, since: LogOffset) -> [(InboxTarget, Vec<Input
             let taken = list.iter().skip(splice.start).take(splice.removed_count);
             taken.cloned().map(Input::stored).collect::<Vec<_>>()
         });
-        let unsaid = taken.filter(|input| input.is_kept() && !gone.contains(input.id()));
+        let unsaid = taken.filter(|input| !gone.contains(input.id()));
         (target, unsaid.collect())
     })
 }

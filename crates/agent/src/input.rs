@@ -47,8 +47,8 @@ impl Input {
     }
 
     /// The message as one that is kept: it stays queued when a cancellation drops what waits, and is queued again when the
-    /// turn that has claimed it ends before it was said, also by a crash. Only whoever names it, or clears the whole queue,
-    /// takes it back.
+    /// turn that has claimed it ends before it was said. (After a crash every message is.) Only whoever names it, or clears
+    /// the whole queue, takes it back.
     ///
     /// The mark is the member `kept: true` of the message's source. Readers of V4 allow any member there, and no adapter
     /// sends a source to a provider.

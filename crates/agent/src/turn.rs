@@ -16,7 +16,7 @@ use crate::core::OpenedTurn;
 use crate::driver::{Driver, StepEnding, StepFailure, TurnOutcome, TurnReport, check};
 use crate::events::{CancelCause, Step, TurnEnd, TurnEndReason, logged, read, texts};
 use crate::hooks::PreStep;
-use crate::inbox::{self, Clear, InboxTarget};
+use crate::inbox::{self, Clear, InboxTarget, Unsaid};
 use crate::input::Input;
 use crate::phase::TurnWent;
 
@@ -270,7 +270,7 @@ impl Driver {
         }
         self.core.feed.end_answer(None);
         if !reason.goes_on() {
-            let put_back = inbox::put_back(&self.core, start);
+            let put_back = inbox::put_back(&self.core, start, Unsaid::Kept);
             self.core.feed.deliver();
             put_back?;
         }
