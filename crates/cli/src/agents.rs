@@ -116,6 +116,21 @@ impl Called {
         })
     }
 
+    /// What a person is told of a turn that failed: why, and what may help.
+    pub(crate) fn told(&self, failed: &offshoot_model::Failure) -> Vec<String> {
+        let mut told = vec![format!("error: {} ({})", failed.message, failed.code)];
+        if let Some(ms) = failed.provider_retry_after_ms {
+            let seconds = ms.div_ceil(1000);
+            told.push(format!("hint: the provider asks to wait for {seconds} s"));
+        }
+        told.extend(
+            self.address
+                .iter()
+                .map(|address| format!("hint: {address}")),
+        );
+        told
+    }
+
     /// How an agent calls it.
     pub(crate) fn agent_config(&self) -> AgentConfig {
         let mut config = AgentConfig::new(&*self.name.provider, &*self.name.model);

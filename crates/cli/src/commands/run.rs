@@ -278,10 +278,7 @@ fn print_result(
             return Ok(());
         }
         (TurnEndReason::Error { error }, _) => {
-            notes.say(&format!("error: {} ({})", error.message, error.code));
-            if let Some(address) = &called.address {
-                notes.say(&format!("hint: {address}"));
-            }
+            called.told(error).iter().for_each(|line| notes.say(line));
         }
         (TurnEndReason::Aborted { .. }, Some(limit)) => {
             notes.say(&format!("the turn was stopped: {limit}"));

@@ -89,6 +89,17 @@ fn a_wrong_key_is_named_by_its_place_and_not_shown() {
 }
 
 #[test]
+fn how_long_a_provider_asks_to_wait_is_said_where_that_is_too_long() {
+    let home = without_retries();
+    let server = ScriptedModelServer::start([Reply::rate_limited(Some(3600))]);
+    let output = turn(&home, &server).arg("Hello?").run();
+    assert_eq!(output.code(), Some(3), "{output}");
+    let said = output.stderr_text();
+    let expected = "hint: the provider asks to wait for 3600 s";
+    assert!(said.lines().any(|line| line == expected), "{said}");
+}
+
+#[test]
 fn a_host_that_cannot_be_reached_is_named() {
     let home = without_retries();
     // Nobody listens on a port that was just given back.

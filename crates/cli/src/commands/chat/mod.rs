@@ -239,11 +239,8 @@ impl<'a> Chat<'a> {
                 .live
                 .say("note: the answer was cut off at the model's output limit"),
             TurnEndReason::Error { error } => {
-                self.live
-                    .say(&format!("error: {} ({})", error.message, error.code));
-                if let Some(address) = &self.here.called.address {
-                    self.live.say(&format!("hint: {address}"));
-                }
+                let told = self.here.called.told(error);
+                told.iter().for_each(|line| self.live.say(line));
             }
             other => self.live.say(&format!("the turn ended: {}", other.kind())),
         }
