@@ -104,6 +104,7 @@ pub(crate) fn run(
             "warning: the session works in `{cwd}`, which is not a directory here"
         ));
     }
+    agents::warn_of_home_in_reach(&config, &session, notes);
     let turn = Turn {
         live: Arc::new(Live::new(notes)),
         notes,

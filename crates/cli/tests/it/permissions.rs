@@ -260,3 +260,22 @@ fn an_answer_for_the_session_covers_like_calls() {
     assert_eq!(asked.matches("allow it?").count(), 1, "{asked}");
     assert!(work(&home).join("note.txt").exists());
 }
+
+#[test]
+fn a_home_in_the_workspace_is_warned_of_because_commands_can_change_it() {
+    let home = TestHome::new();
+    let warned = |mode: &str| {
+        let server = ScriptedModelServer::start([Reply::text("Done.")]);
+        let above = home.path().parent().unwrap();
+        let output = turn(&home, &server)
+            .current_dir(above)
+            .args(["--sandbox", mode, "Look around."])
+            .run();
+        let stderr = output.success().stderr_text();
+        stderr.lines().any(|line| {
+            line.starts_with("warning: the home `") && line.contains("is in the workspace")
+        })
+    };
+    let modes = ["read-only", "workspace-write", "danger-full-access"];
+    assert_eq!(modes.map(warned), [false, true, false]);
+}

@@ -103,6 +103,7 @@ impl<'a> Chat<'a> {
         };
         let here = Here::open(wanted, args, home, &service, &live, None)?;
         agents::warn_of_kernel(&here.config, notes);
+        agents::warn_of_home_in_reach(&here.config, here.session(), notes);
         live.say(&format!(
             "session {}, with {}; /help lists what there is besides talking",
             here.session().id(),
