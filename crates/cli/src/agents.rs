@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use offshoot_agent::{
     AgentConfig, AgentSetup, AllowEverything, BlobSpill, ContextSection, PermissionConfig,
-    TitleCadence, TitleModel, observed, script_from,
+    RepeatReminder, TitleCadence, TitleModel, observed, script_from,
 };
 use offshoot_model::{Model, ScriptModel, codes};
 use offshoot_session::{EventLog, LiveSession};
@@ -181,6 +181,9 @@ pub(crate) fn setup(
     let own = config.home().join("AGENTS.md");
     setup.instructions = Some(Arc::new(ProjectInstructions::new(Some(own))));
     setup.titles = titles(config, providers)?;
+    // A job is looked at again until it has ended.
+    let reminder = RepeatReminder::new(system::env()).except(["job_output", "job_list"]);
+    setup.hooks.push(Arc::new(reminder));
     Ok(setup)
 }
 

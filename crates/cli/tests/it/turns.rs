@@ -263,3 +263,22 @@ fn a_failure_that_may_pass_is_told_and_the_call_is_made_again() {
     "#);
     assert_eq!(server.requests().len(), 2);
 }
+
+#[test]
+fn a_model_that_makes_the_same_call_again_and_again_is_reminded() {
+    let home = TestHome::new();
+    let looks = |id| Reply::tool_calls([(id, "ls", "{}")]);
+    let server = ScriptedModelServer::start([
+        looks("call_1"),
+        looks("call_2"),
+        looks("call_3"),
+        Reply::text("I see."),
+    ]);
+    turn(&home, &server).arg("Look.").run().success();
+    let requests = server.requests();
+    let last_is_a_result = |request: usize| {
+        let messages = requests[request].messages();
+        messages.last().unwrap()["role"] == "tool"
+    };
+    assert_eq!([1, 2, 3].map(last_is_a_result), [true, true, false]);
+}
