@@ -83,7 +83,7 @@ pub use attachments::{Attachments, NoAttachments};
 pub use client::Model;
 pub use grammar::{GrammarError, StreamGrammar};
 #[cfg(feature = "http")]
-pub use http::{ApiKey, OpenAiConfig, OpenAiModel, ProviderConfig, ProviderModel, SetupError};
+pub use http::{ApiKey, ProviderConfig, ProviderModel, SetupError};
 pub use message::{
     CallConfig, ContentBlock, Dimensions, FileAttachment, ImageAttachment, Message, MessageSource,
     ModelRequest, Role, ToolSpec, Usage,

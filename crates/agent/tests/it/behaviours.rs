@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use offshoot_agent::{Driver, TurnEndReason};
-use offshoot_model::{OpenAiModel, ProviderConfig, ProviderKind, RetryPolicy};
+use offshoot_model::{ProviderConfig, ProviderKind, ProviderModel, RetryPolicy};
 use offshoot_session::EventKind;
 use offshoot_test_support::{Behaviour, ClosedPort, Endpoint, Reply, ScriptedModelServer};
 
@@ -14,7 +14,7 @@ use crate::bench::{Bench, ask};
 use crate::support::{all, endings};
 
 /// One retry, soon; a provider that asks for more than 5 ms is not waited for.
-fn model(endpoint: Endpoint, base_url: String, behaviour: Behaviour) -> Arc<OpenAiModel> {
+fn model(endpoint: Endpoint, base_url: String, behaviour: Behaviour) -> Arc<ProviderModel> {
     let kind = match endpoint {
         Endpoint::ChatCompletions => ProviderKind::Compatible,
         Endpoint::Messages => ProviderKind::Anthropic,
@@ -29,7 +29,7 @@ fn model(endpoint: Endpoint, base_url: String, behaviour: Behaviour) -> Arc<Open
     if behaviour == Behaviour::Stall {
         config.idle_timeout = Duration::from_secs(1);
     }
-    Arc::new(OpenAiModel::new(config).unwrap())
+    Arc::new(ProviderModel::new(config).unwrap())
 }
 
 /// A turn in which the provider behaves so, once, and the turn after it.

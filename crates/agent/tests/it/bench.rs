@@ -14,8 +14,8 @@ use offshoot_agent::{
 };
 use offshoot_format::{CURRENT_VERSION, Container, StoredSession, decode};
 use offshoot_model::{
-    Assembler, Attempt, CallConfig, Dialect, Message, Model, OpenAiConfig, OpenAiModel,
-    ProviderConfig, RetryPolicy, ScriptModel, StreamRecord, Usage, expand,
+    Assembler, Attempt, CallConfig, Dialect, Message, Model, ProviderConfig, ProviderKind,
+    ProviderModel, RetryPolicy, ScriptModel, StreamRecord, Usage, expand,
 };
 use offshoot_session::{Event, EventKind, EventLog, ForkSeed, LogOffset, SessionHeader, SessionId};
 use offshoot_store::{
@@ -235,9 +235,9 @@ pub(crate) fn script(attempts: Vec<Attempt>) -> Arc<ScriptModel> {
 
 /// The provider's real adapter, over HTTP. What fails is not tried again.
 pub(crate) fn over_http(server: &ScriptedModelServer) -> Arc<dyn Model> {
-    let mut config = ProviderConfig::from(OpenAiConfig::new("acme", server.base_url()));
+    let mut config = ProviderConfig::new(ProviderKind::Compatible, "acme", server.base_url());
     config.retry = RetryPolicy::never();
-    Arc::new(OpenAiModel::new(config).unwrap())
+    Arc::new(ProviderModel::new(config).unwrap())
 }
 
 /// Says something and runs until nothing waits.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use offshoot_agent::{Cancel, Driver, SessionService};
 use offshoot_format::Container;
-use offshoot_model::{OpenAiConfig, OpenAiModel};
+use offshoot_model::{ProviderConfig, ProviderKind, ProviderModel};
 use offshoot_store::JsonlStore;
 
 use crate::history::{PROMPT, env, runtime, service, setup, with_turns};
@@ -45,7 +45,11 @@ fn measure(answer: Answer, history: usize) {
     let service = service(home.path(), &env);
     let id = with_turns(&service, &env, &work, history.max(1));
     let provider = Provider::start(answer, "notes.txt");
-    let model = OpenAiModel::new(OpenAiConfig::new("bench", provider.base_url.as_str()));
+    let model = ProviderModel::new(ProviderConfig::new(
+        ProviderKind::Compatible,
+        "bench",
+        provider.base_url.as_str(),
+    ));
     let attached = service.open(&id).expect("it was just written").attached;
     let mut driver = Driver::new(attached, setup(Arc::new(model.expect("a model")), &env));
     let runtime = runtime();
@@ -185,7 +189,11 @@ fn added_by_a_turn(answer: Answer, container: Container) -> (u64, u64) {
     let service = SessionService::new(Arc::new(store), env.clone());
     let id = with_turns(&service, &env, home.path(), 20);
     let provider = Provider::start(answer, "notes.txt");
-    let model = OpenAiModel::new(OpenAiConfig::new("bench", provider.base_url.as_str()));
+    let model = ProviderModel::new(ProviderConfig::new(
+        ProviderKind::Compatible,
+        "bench",
+        provider.base_url.as_str(),
+    ));
     let attached = service.open(&id).expect("it was just written").attached;
     let mut driver = Driver::new(attached, setup(Arc::new(model.expect("a model")), &env));
     let runtime = runtime();

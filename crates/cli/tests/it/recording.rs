@@ -10,7 +10,7 @@ use offshoot_agent::{
     AgentConfig, AgentSetup, Cancel, Clock, Driver, Env, IdSource, SessionService,
 };
 use offshoot_format::Container;
-use offshoot_model::{OpenAiConfig, OpenAiModel};
+use offshoot_model::{ProviderConfig, ProviderKind, ProviderModel};
 use offshoot_store::JsonlStore;
 use offshoot_test_support::{Reply, ScriptedModelServer, TestHome};
 use offshoot_tool_api::ToolRegistry;
@@ -94,7 +94,12 @@ fn record(home: &TestHome, work: &std::path::Path) -> String {
         Container::Raw,
     ));
     let service = SessionService::new(Arc::clone(&store) as _, env.clone());
-    let model = OpenAiModel::new(OpenAiConfig::new("scripted", server.base_url())).unwrap();
+    let model = ProviderModel::new(ProviderConfig::new(
+        ProviderKind::Compatible,
+        "scripted",
+        server.base_url(),
+    ))
+    .unwrap();
     let mut tools = ToolRegistry::new();
     let shell = ShellOptions {
         launcher: Some(SandboxLauncher::new(BINARY, [SandboxLauncher::COMMAND])),

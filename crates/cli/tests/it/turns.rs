@@ -274,7 +274,8 @@ fn a_model_that_makes_the_same_call_again_and_again_is_reminded() {
         looks("call_3"),
         Reply::text("I see."),
     ]);
-    turn(&home, &server).arg("Look.").run().success();
+    let output = turn(&home, &server).arg("Look.").run().success();
+    assert_eq!(output.stdout_text(), "I see.\n");
     let requests = server.requests();
     let last_is_a_result = |request: usize| {
         let messages = requests[request].messages();

@@ -11,7 +11,6 @@ use super::key::ApiKey;
 use crate::attachments::{Attachments, NoAttachments};
 use crate::codes;
 use crate::message::ModelRequest;
-use crate::openai::dialect::Dialect;
 use crate::pictures::{PictureLimits, Pictures};
 use crate::prepared::{ModelSettings, Route};
 use crate::protocol::Protocol;
@@ -120,62 +119,6 @@ impl ProviderConfig {
             .pop_if_empty()
             .extend(path);
         Ok(url)
-    }
-}
-
-/// A provider of chat completions of no particular kind: [`ProviderConfig`] for who only has an address and a dialect.
-#[derive(Clone, Debug)]
-pub struct OpenAiConfig {
-    /// The provider name under which the rest of the program knows it.
-    pub provider: String,
-    /// The URL to which `/chat/completions` is appended.
-    pub base_url: String,
-    /// The credential; local servers need none.
-    pub api_key: Option<ApiKey>,
-    /// How the provider's requests look.
-    pub dialect: Dialect,
-    /// How long the provider may be silent, before and between bytes. Comments count as a sign of life.
-    pub idle_timeout: Duration,
-    /// How long a connection may take.
-    pub connect_timeout: Duration,
-    /// Context windows by model id, in tokens.
-    pub context_windows: BTreeMap<String, u64>,
-}
-
-impl OpenAiConfig {
-    /// No key, the common dialect, 300 s of silence, 30 s to connect.
-    #[must_use]
-    pub fn new(provider: impl Into<String>, base_url: impl Into<String>) -> Self {
-        let config = ProviderConfig::new(ProviderKind::Compatible, provider, base_url);
-        Self {
-            provider: config.provider,
-            base_url: config.base_url,
-            api_key: None,
-            dialect: Dialect::compatible(),
-            idle_timeout: config.idle_timeout,
-            connect_timeout: config.connect_timeout,
-            context_windows: BTreeMap::new(),
-        }
-    }
-}
-
-impl From<OpenAiConfig> for ProviderConfig {
-    fn from(config: OpenAiConfig) -> Self {
-        let settings = |context_window| ModelSettings {
-            context_window: Some(context_window),
-            ..ModelSettings::default()
-        };
-        let windows = config.context_windows.into_iter();
-        Self {
-            api_key: config.api_key,
-            protocol: Protocol::ChatCompletions(config.dialect),
-            idle_timeout: config.idle_timeout,
-            connect_timeout: config.connect_timeout,
-            models: windows
-                .map(|(model, window)| (model, settings(window)))
-                .collect(),
-            ..Self::new(ProviderKind::Compatible, config.provider, config.base_url)
-        }
     }
 }
 

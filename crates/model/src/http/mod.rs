@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::answer::{Facts, answer};
-pub use self::config::{OpenAiConfig, ProviderConfig, SetupError};
+pub use self::config::{ProviderConfig, SetupError};
 use self::headers::{EVENT_STREAM, foreign_content_type, request_id, retry_after_ms};
 pub use self::key::ApiKey;
 use crate::anthropic::thinking::betas;
@@ -44,9 +44,6 @@ const ANTHROPIC_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 pub struct ProviderModel {
     shared: Arc<Shared>,
 }
-
-/// The same by the name of the protocol that most providers speak.
-pub type OpenAiModel = ProviderModel;
 
 #[derive(Debug)]
 struct Shared {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use offshoot_model::{
     ApiKey, CallConfig, Chunk, ContentBlock, Dialect, Failure, FinishReason, Message,
-    MessageSource, Model, ModelRequest, OpenAiConfig, OpenAiModel, Role, SetupError,
-    encode_request,
+    MessageSource, Model, ModelRequest, ModelSettings, ProviderConfig, ProviderKind, ProviderModel,
+    Role, SetupError, encode_request,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -70,10 +70,10 @@ fn events(body: &str) -> String {
     )
 }
 
-fn config(base_url: String) -> OpenAiConfig {
-    OpenAiConfig {
+fn config(base_url: String) -> ProviderConfig {
+    ProviderConfig {
         api_key: Some(ApiKey::new(KEY)),
-        ..OpenAiConfig::new("demo", base_url)
+        ..ProviderConfig::new(ProviderKind::Compatible, "demo", base_url)
     }
 }
 
@@ -89,8 +89,8 @@ fn request() -> Arc<ModelRequest> {
     })
 }
 
-async fn call(config: OpenAiConfig) -> Vec<Chunk> {
-    let model = OpenAiModel::new(config).unwrap();
+async fn call(config: ProviderConfig) -> Vec<Chunk> {
+    let model = ProviderModel::new(config).unwrap();
     model
         .stream(request(), CancellationToken::new())
         .collect()
@@ -289,7 +289,7 @@ async fn a_wrong_content_type_is_malformed() {
 #[tokio::test]
 async fn a_silent_server_is_a_timeout() {
     let (base, _) = server(String::new(), Then::Stall).await;
-    let chunks = call(OpenAiConfig {
+    let chunks = call(ProviderConfig {
         idle_timeout: Duration::from_millis(50),
         ..config(base)
     })
@@ -302,7 +302,7 @@ async fn a_silent_server_is_a_timeout() {
 async fn cancelling_ends_a_stalled_answer() {
     let (base, _) = server(events(HELLO), Then::Stall).await;
     let cancel = CancellationToken::new();
-    let model = OpenAiModel::new(config(base)).unwrap();
+    let model = ProviderModel::new(config(base)).unwrap();
     let mut stream = model.stream(request(), cancel.clone());
     assert_eq!(stream.next().await, Some(of_text("hello")[0].clone()));
     cancel.cancel();
@@ -314,7 +314,7 @@ async fn cancelling_ends_a_stalled_answer() {
 async fn a_call_that_is_cancelled_before_it_begins_connects_to_nothing() {
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let model = OpenAiModel::new(config("http://127.0.0.1:1".into())).unwrap();
+    let model = ProviderModel::new(config("http://127.0.0.1:1".into())).unwrap();
     let chunks: Vec<_> = model.stream(request(), cancel).collect().await;
     assert_eq!(chunks, [Chunk::aborted()]);
 }
@@ -332,17 +332,17 @@ async fn the_key_is_in_no_message_and_in_no_debug_output() {
     assert_eq!(chunks, [Chunk::failed(failure)]);
     let config = config("http://127.0.0.1:1".into());
     assert!(!format!("{config:?}").contains(KEY));
-    assert!(!format!("{:?}", OpenAiModel::new(config).unwrap()).contains(KEY));
+    assert!(!format!("{:?}", ProviderModel::new(config).unwrap()).contains(KEY));
 }
 
 #[test]
 fn a_model_that_cannot_be_set_up_says_why() {
-    let refused = |config| OpenAiModel::new(config).unwrap_err();
+    let refused = |config| ProviderModel::new(config).unwrap_err();
     let url = refused(config("not a url".into()));
     assert!(matches!(&url, SetupError::InvalidBaseUrl { provider } if provider == "demo"));
     let credentials = refused(config("https://me:pass@localhost".into()));
     assert!(matches!(credentials, SetupError::CredentialsInUrl { .. }));
-    let key = OpenAiConfig {
+    let key = ProviderConfig {
         api_key: Some(ApiKey::new("two\nlines")),
         ..config("https://localhost".into())
     };
@@ -351,8 +351,12 @@ fn a_model_that_cannot_be_set_up_says_why() {
 
 #[test]
 fn context_windows_are_those_of_the_configuration() {
-    let model = OpenAiModel::new(OpenAiConfig {
-        context_windows: [("demo-1".to_owned(), 64_000)].into(),
+    let window = ModelSettings {
+        context_window: Some(64_000),
+        ..ModelSettings::default()
+    };
+    let model = ProviderModel::new(ProviderConfig {
+        models: [("demo-1".to_owned(), window)].into(),
         ..config("https://localhost".into())
     })
     .unwrap();
