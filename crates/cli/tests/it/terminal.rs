@@ -24,7 +24,8 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts it with these arguments, as a shell takes them.
     pub(crate) fn start(home: &TestHome, server: &ScriptedModelServer, args: &str) -> Self {
-        let line = format!("'{BINARY}' --home '{}' {args}", home.path().display());
+        // In the place of the shell: one that waits for it would be hit by Ctrl-C as well, and some then say 130 whatever happened.
+        let line = format!("exec '{BINARY}' --home '{}' {args}", home.path().display());
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--command", &line, "/dev/null"])
             .env("HOME", home.user_path())
