@@ -110,8 +110,8 @@ pub struct Fork {
     pub changed: ChangedFiles,
 }
 
-/// The sessions of one home.
-#[derive(Debug)]
+/// The sessions of one home. Clones are the same service.
+#[derive(Clone, Debug)]
 pub struct SessionService {
     persistence: Arc<dyn Persistence>,
     live: Arc<SessionStore>,

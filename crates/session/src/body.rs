@@ -40,6 +40,49 @@ pub struct MessageHead {
     pub source: Box<str>,
     /// Whether it has no content block at all, so that the model does not see it.
     pub is_empty: bool,
+    /// Whether it makes its session a side session, or an ordinary one again.
+    pub side: Option<SideMark>,
+}
+
+/// What a `user/message` with the source kind `sidechat` makes of its session: the source's member `act` says so.
+///
+/// Format V4 has no header member for it. A log keeps it through restarts and forks all the same, and it changes exactly when
+/// the model is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideMark {
+    /// `framing`: a side session, which explains and does not act.
+    Framing,
+    /// `promote`: an ordinary session.
+    Promote,
+}
+
+impl SideMark {
+    /// The kind of the message's source.
+    pub const SOURCE: &str = "sidechat";
+
+    /// As the member `act` has it. Any other word there marks nothing.
+    #[must_use]
+    pub const fn act(self) -> &'static str {
+        match self {
+            Self::Framing => "framing",
+            Self::Promote => "promote",
+        }
+    }
+
+    fn of_act(act: &str) -> Option<Self> {
+        [Self::Framing, Self::Promote]
+            .into_iter()
+            .find(|mark| mark.act() == act)
+    }
+
+    /// What a source of this kind, with this member, marks. `act` is JSON.
+    pub(crate) fn of_source(kind: &str, act: Option<&RawValue>) -> Option<Self> {
+        if kind != Self::SOURCE {
+            return None;
+        }
+        let act: String = serde_json::from_str(act?.get()).ok()?;
+        Self::of_act(&act)
+    }
 }
 
 /// The named error of a tool result.

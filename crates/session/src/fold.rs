@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::body::Body;
+use crate::body::{Body, MessageHead, SideMark};
 use crate::closers::OpenTail;
 use crate::event::SurfaceOp;
 use crate::json::Object;
@@ -145,6 +145,7 @@ pub(crate) struct Folds {
     pub(crate) title: Option<Seq>,
     pub(crate) last_turn: u64,
     pub(crate) inherited_marker: Option<Seq>,
+    pub(crate) side_mark: Option<(Seq, SideMark)>,
     pub(crate) completed: CompletedPrefix,
 }
 
@@ -195,6 +196,9 @@ impl Folds {
             Body::TurnStart { turn } => self.last_turn = *turn,
             Body::EndSeed { inherited: true } => self.inherited_marker = Some(event.seq()),
             Body::RequestHeader { .. } => self.request_header = Some(event.seq()),
+            Body::UserMessage(MessageHead {
+                side: Some(mark), ..
+            }) => self.side_mark = Some((event.seq(), *mark)),
             Body::ImageOffload(_) => self.offloads.push(event.seq()),
             _ => match event.kind() {
                 EventKind::RequestContext => self.request_context = Some(event.seq()),

@@ -45,7 +45,7 @@ mod sources;
 mod surface;
 mod text;
 
-pub use body::{Body, Call, MessageHead, OffloadTarget, ResultError, StepRef};
+pub use body::{Body, Call, MessageHead, OffloadTarget, ResultError, SideMark, StepRef};
 pub use closers::{
     CloseCause, INTERRUPTED_NOT_STARTED, OpenTail, PendingCall, TOOL_NOT_STARTED,
     TOOL_OUTCOME_UNKNOWN, open_turn_closers,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::body::Body;
+use crate::body::{Body, SideMark};
 use crate::closers::OpenTail;
 use crate::derive::DerivedMessage;
 use crate::event::RowError;
@@ -283,6 +283,18 @@ impl EventLog {
     #[must_use]
     pub const fn inherited_marker(&self) -> Option<Seq> {
         self.folds.inherited_marker
+    }
+
+    /// The last message that makes the session a side session or an ordinary one again, inherited ones included.
+    #[must_use]
+    pub const fn side_mark(&self) -> Option<(Seq, SideMark)> {
+        self.folds.side_mark
+    }
+
+    /// Whether it is a side session: the last such message is a framing.
+    #[must_use]
+    pub const fn is_side_session(&self) -> bool {
+        matches!(self.folds.side_mark, Some((_, SideMark::Framing)))
     }
 
     /// The messages that the model sees, in surface order.

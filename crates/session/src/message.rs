@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::body::{Body, Call, MessageHead, ResultError, StepRef};
+use crate::body::{Body, Call, MessageHead, ResultError, SideMark, StepRef};
 use crate::json::{ModelText, Object, ahead, count, non_empty, plain, present, read};
 use crate::{EventKind, Seq};
 
@@ -216,6 +216,8 @@ struct Source<'a> {
     provider: Option<&'a RawValue>,
     #[serde(borrow)]
     model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    act: Option<&'a RawValue>,
 }
 
 /// A content block. Members are raw: in a block of a type that no rule reads they may be anything.
@@ -262,6 +264,7 @@ impl Message<'_> {
             id: self.id,
             source: (&*self.source.kind).into(),
             is_empty: self.blocks.is_empty(),
+            side: SideMark::of_source(&self.source.kind, self.source.act),
         })
     }
 }

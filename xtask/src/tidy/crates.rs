@@ -30,9 +30,14 @@ const LAYERS: &[Layer] = &[
     ),
     layer("tools", &["tool-api"], &[]),
     layer(
+        "replay",
+        &["session", "format", "store", "model", "agent"],
+        &[],
+    ),
+    layer(
         "cli",
         &[
-            "session", "format", "store", "model", "tool-api", "agent", "tools",
+            "session", "format", "store", "model", "tool-api", "agent", "tools", "replay",
         ],
         &[],
     ),

@@ -16,6 +16,7 @@ mod payloads;
 mod prefixes;
 mod rows;
 mod seeds;
+mod side_marks;
 mod store;
 mod store_forks;
 mod support;

@@ -1,0 +1,6 @@
+//! The specification of scenarios, as tests.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what went wrong by failing there"
+)]
