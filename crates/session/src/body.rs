@@ -76,7 +76,8 @@ impl SideMark {
     }
 
     /// What a source of this kind, with this member, marks. `act` is JSON.
-    pub(crate) fn of_source(kind: &str, act: Option<&RawValue>) -> Option<Self> {
+    #[must_use]
+    pub fn of_source(kind: &str, act: Option<&RawValue>) -> Option<Self> {
         if kind != Self::SOURCE {
             return None;
         }

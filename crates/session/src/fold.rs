@@ -165,11 +165,19 @@ impl CompletedPrefix {
                 self.extending = true;
             }
             EventKind::TurnStart | EventKind::InboxSpliced => self.extending = false,
-            EventKind::UserMessage if appended => self.extending = false,
+            // What makes a session a side session, or an ordinary one again, belongs to its state and begins no turn.
+            EventKind::UserMessage if appended && !is_side_mark(event) => self.extending = false,
             _ if self.extending => self.boundary = Some(event.seq()),
             _ => {}
         }
     }
+}
+
+fn is_side_mark(event: &Event) -> bool {
+    event
+        .body()
+        .message()
+        .is_some_and(|message| message.side.is_some())
 }
 
 impl Folds {

@@ -57,6 +57,28 @@ fn a_store_forks_at_the_last_event_and_everybody_else_at_the_last_completed_turn
 }
 
 #[test]
+fn what_a_session_is_told_of_being_a_side_session_belongs_to_the_independent_tail() {
+    let marked = |act: &str| {
+        let mut script = completed();
+        script.append(
+            "user/message",
+            &json!({
+                "id": "m", "role": "user", "content": [{"type": "text", "text": "t"}],
+                "source": {"kind": "sidechat", "act": act}
+            }),
+        );
+        script.log(
+            "session/title",
+            &json!({"title": "t", "messageSeqs": [], "source": {"kind": "user"}}),
+        );
+        boundary(&script.log)
+    };
+    assert_eq!(marked("framing"), Some(3));
+    assert_eq!(marked("promote"), Some(3));
+    assert_eq!(marked("handback"), Some(1), "it is input of a turn");
+}
+
+#[test]
 fn the_independent_tail_goes_on_over_facts_that_belong_to_no_turn() {
     let mut script = completed();
     script.log("feedback/record", &json!({"text": "good"}));
