@@ -99,7 +99,7 @@ pub use protocol::Protocol;
 pub use providers::ProviderKind;
 pub use raw::RawJson;
 pub use record::{StreamRecord, StreamRecorder, expand};
-pub use retry::{RetryMode, RetryPolicy};
+pub use retry::{RetryMode, RetryPolicy, Waits};
 pub use script::{Attempt, ScriptModel};
 pub use sse::{SseEnd, SseError, SseFrame, SseSplitter};
 pub use stream::{Chunk, Failure, FinishReason, ReplayState};

@@ -28,6 +28,18 @@ pub struct RetryPolicy {
     pub max: Duration,
     /// By which part of itself a wait is made longer or shorter at random, from 0 to 1.
     pub jitter: f64,
+    /// Whether anybody really waits. It is no part of the [`policy_key`](Self::policy_key).
+    pub waits: Waits,
+}
+
+/// What becomes of a wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waits {
+    /// It is waited for.
+    #[default]
+    Real,
+    /// It is told and logged, and nobody waits: what failed is recorded, and will not be better later.
+    Skipped,
 }
 
 impl Default for RetryPolicy {
@@ -38,6 +50,7 @@ impl Default for RetryPolicy {
             initial: Duration::from_millis(500),
             max: Duration::from_secs(10),
             jitter: 0.1,
+            waits: Waits::Real,
         }
     }
 }
@@ -104,6 +117,36 @@ impl RetryPolicy {
             self.jitter,
         ])
         .to_string()
+    }
+
+    /// The policy of such a key, with real waits; `None` for a key that others have made.
+    #[must_use]
+    pub fn of_policy_key(key: &str) -> Option<Self> {
+        let (_, max_retries, _, initial, max, jitter): (
+            String,
+            Option<u32>,
+            Vec<String>,
+            u64,
+            u64,
+            f64,
+        ) = serde_json::from_str(key).ok()?;
+        let policy = Self {
+            max_retries,
+            initial: Duration::from_millis(initial),
+            max: Duration::from_millis(max),
+            jitter,
+            waits: Waits::Real,
+        };
+        (policy.policy_key() == key).then_some(policy)
+    }
+
+    /// How long somebody really waits who has to wait this long.
+    #[must_use]
+    pub const fn pause(&self, delay: Duration) -> Duration {
+        match self.waits {
+            Waits::Real => delay,
+            Waits::Skipped => Duration::ZERO,
+        }
     }
 
     /// How long to wait before retry number `retry` (from 1) of an attempt that failed so; `None` if it is final.

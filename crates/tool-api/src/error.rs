@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 /// A call that did not work.
 ///
 /// The name and the code are logged beside the result (`reference/agent.md` §3.2); the model reads the message.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, Error)]
 #[error("{message}")]
 pub struct ToolError {
     name: Cow<'static, str>,
     code: Cow<'static, str>,
     message: String,
+    meta: Option<Box<RawValue>>,
 }
 
 impl ToolError {
@@ -27,6 +29,7 @@ impl ToolError {
             name: name.into(),
             code: code.into(),
             message: message.into(),
+            meta: None,
         }
     }
 
@@ -90,6 +93,20 @@ impl ToolError {
         self
     }
 
+    /// The same error with facts for front ends, as [`ToolOutput::meta`](crate::ToolOutput::meta) has them.
+    #[must_use]
+    pub fn with_meta(self, meta: Box<RawValue>) -> Self {
+        Self {
+            meta: Some(meta),
+            ..self
+        }
+    }
+
+    /// Facts for front ends, kept in the log with the result and never sent to the model.
+    pub fn meta(&self) -> Option<&RawValue> {
+        self.meta.as_deref()
+    }
+
     /// The class of the error, as in `ToolArgsError`.
     pub fn name(&self) -> &str {
         &self.name
@@ -110,3 +127,14 @@ impl ToolError {
         format!("Error: {}", self.message)
     }
 }
+
+impl PartialEq for ToolError {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.code == other.code
+            && self.message == other.message
+            && self.meta().map(RawValue::get) == other.meta().map(RawValue::get)
+    }
+}
+
+impl Eq for ToolError {}

@@ -50,8 +50,14 @@ pub trait Tool: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Runs one call to its end. It must keep within `cx.limits`.
+    /// A call has been allowed and will run. Told once for each, in the order in which the model has asked for them, before
+    /// the body of this call or of any later one begins; `cx` is that of the call. For tools whose calls may run beside others
+    /// and yet have an order. When `cx.cancel` is cancelled the call is over, perhaps without having run.
     ///
+    /// It must return at once.
+    fn will_run(&self, _cx: &ToolContext) {}
+
+    /// Runs one call to its end. It must keep within `cx.limits`.
     ///
     /// An implementation watches `cx.cancel` wherever it may wait long, releases what it holds, and then returns
     /// [`ToolError::aborted`]. It checks its arguments itself, with [`ToolArguments::parse`].

@@ -17,6 +17,12 @@ impl ApiKey {
         Self(key.as_ref().trim().to_owned())
     }
 
+    /// The key itself, for whoever has to make sure that it is not in a text.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
     /// The value of a header with `scheme` before the key.
     pub(super) fn header(&self, scheme: &str) -> Result<HeaderValue, SetupError> {
         let mut value = HeaderValue::try_from(format!("{scheme}{}", self.0))

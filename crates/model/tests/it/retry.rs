@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use offshoot_model::{Failure, RetryMode, RetryPolicy};
+use offshoot_model::{Failure, RetryMode, RetryPolicy, Waits};
 
 fn server() -> Failure {
     Failure::new("SERVER", "broken")
@@ -108,4 +108,41 @@ fn policies_have_a_mode_and_a_key_of_their_own() {
         ..normal
     };
     assert_ne!(patient.policy_key(), normal.policy_key());
+}
+
+#[test]
+fn a_policy_can_be_read_from_its_key_and_from_no_other() {
+    let policy = RetryPolicy {
+        max_retries: Some(2),
+        initial: Duration::from_millis(250),
+        jitter: 0.25,
+        ..RetryPolicy::default()
+    };
+    for policy in [policy, RetryPolicy::never(), RetryPolicy::always()] {
+        let read = RetryPolicy::of_policy_key(&policy.policy_key());
+        assert_eq!(read, Some(policy));
+    }
+    let other = RetryPolicy::default()
+        .policy_key()
+        .replace("SERVER", "OTHER");
+    for key in ["", "[]", "normal", &*other] {
+        assert_eq!(RetryPolicy::of_policy_key(key), None, "{key}");
+    }
+}
+
+#[test]
+fn waits_that_are_skipped_are_as_long_as_others_and_nobody_waits() {
+    let real = RetryPolicy::default();
+    let skipped = RetryPolicy {
+        waits: Waits::Skipped,
+        ..RetryPolicy::default()
+    };
+    let failure = Failure::new("SERVER", "gone");
+    let delay = skipped.delay(3, &failure, 0.5).unwrap();
+    assert_eq!(Some(delay), real.delay(3, &failure, 0.5));
+    assert_eq!(skipped.policy_key(), real.policy_key());
+    assert_eq!(
+        (real.pause(delay), skipped.pause(delay)),
+        (delay, Duration::ZERO)
+    );
 }

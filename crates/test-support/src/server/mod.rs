@@ -108,8 +108,8 @@ impl CapturedRequest {
 
 /// A model provider that answers from a script.
 ///
-/// `POST /chat/completions` and `POST /messages`, both also behind `/v1`, take the next [`Reply`]; when there is none left
-/// they answer 500 and say so. Every request is kept, and checked by [`transcript`] when the server ends, by
+/// `POST /chat/completions` and `POST /messages`, both also behind `/v1`, take the next [`Reply`] that is for them; when there is
+/// none left they answer 500 and say so. Every request is kept, and checked by [`transcript`] when the server ends, by
 /// [`finish`](Self::finish) or by being dropped: a test that sent a broken transcript panics, whatever else it
 /// asserts. A test that means to send one says [`expect_invalid`](Self::expect_invalid).
 #[derive(Debug)]
@@ -299,8 +299,11 @@ impl Shared {
     fn accept(&self, request: CapturedRequest) -> Reply {
         let (reply, count) = {
             let mut script = self.script();
+            // What is no JSON is complained of when the server ends.
+            let body = serde_json::from_slice(&request.body).unwrap_or_default();
             script.requests.push(request);
-            let reply = match script.replies.pop_front() {
+            let at = script.replies.iter().position(|reply| reply.answers(&body));
+            let reply = match at.and_then(|at| script.replies.remove(at)) {
                 Some(reply) => {
                     script.last = Some(reply.clone());
                     Some(reply)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::endpoint::{Completion, Endpoint, Refusal, event};
 use super::gate::{Gate, Gates};
@@ -71,6 +72,8 @@ pub struct Reply {
     pub(super) gates: BTreeMap<usize, Gate>,
     pub(super) ending: Ending,
     pub(super) pause: Option<Duration>,
+    /// What a message of the user says in the request that this is for; any will do if there is nothing here.
+    asked: Option<String>,
     endpoint: Option<Endpoint>,
     content: Content,
     /// Only so many chunks are sent.
@@ -256,10 +259,34 @@ impl Reply {
             gates: BTreeMap::new(),
             ending: Ending::Complete,
             pause: None,
+            asked: None,
             endpoint: None,
             content,
             cut: None,
         }
+    }
+
+    /// Keeps the reply for a request of a conversation in which a message of the user says exactly this. Where several
+    /// conversations ask at the same time, that gives each its own replies, whichever comes first.
+    #[must_use]
+    pub fn asked(mut self, text: impl Into<String>) -> Self {
+        self.asked = Some(text.into());
+        self
+    }
+
+    /// Whether this is for a request with this body.
+    pub(super) fn answers(&self, body: &Value) -> bool {
+        let Some(asked) = &self.asked else {
+            return true;
+        };
+        let messages = body["messages"].as_array().into_iter().flatten();
+        let of_user = messages.filter(|message| message["role"] == "user");
+        let says = |content: &Value| {
+            let blocks = content.as_array().into_iter().flatten();
+            let mut texts = blocks.map(|block| &block["text"]);
+            content == asked.as_str() || texts.any(|text| text == asked.as_str())
+        };
+        of_user.map(|message| &message["content"]).any(says)
     }
 
     /// Sets a header, replacing one of the same name.

@@ -48,6 +48,23 @@ fn replies_come_in_order_and_requests_are_kept_byte_for_byte() {
 }
 
 #[test]
+fn a_reply_is_kept_for_whoever_asks_what_it_answers() {
+    let asks = |text: &str| format!(r#"{{"messages":[{{"role":"user","content":"{text}"}}]}}"#);
+    let server = ScriptedModelServer::start([
+        Reply::status(200, "to one").asked("one"),
+        Reply::status(200, "to two").asked("two"),
+        Reply::status(200, "to anybody"),
+    ]);
+    let mut answers = Vec::new();
+    for text in ["two", "three", "one", "one"] {
+        let response = receive(send(&server, "/chat/completions", &asks(text)));
+        answers.push(response.unwrap().text());
+    }
+    assert_eq!(answers[..3], ["to two", "to anybody", "to one"]);
+    assert!(answers[3].contains("no reply left"), "{}", answers[3]);
+}
+
+#[test]
 fn a_streamed_reply_arrives_in_its_chunks() {
     let reply = Reply::text("Hello there.");
     let expected: Vec<String> = reply

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use offshoot_tool_api::{PermissionAnswer, ToolError};
+use serde_json::value::RawValue;
 
 #[test]
 fn known_errors_have_the_names_and_codes_of_the_log() {
@@ -92,4 +93,16 @@ fn a_denial_is_a_reason_and_nothing_for_machines() {
         ("", "", "Error: not today")
     );
     assert!(!ToolError::aborted().is_denial());
+}
+
+#[test]
+fn facts_for_front_ends_are_part_of_an_error_and_not_of_what_the_model_reads() {
+    let facts = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+    let plain = ToolError::new("SomeError", "SOME", "it went wrong");
+    let told = plain.clone().with_meta(facts(r#"{"a":1}"#));
+    assert_eq!(told.meta().unwrap().get(), r#"{"a":1}"#);
+    assert_eq!(told.model_text(), plain.model_text());
+    assert_ne!(told, plain);
+    assert_eq!(told, plain.clone().with_meta(facts(r#"{"a":1}"#)));
+    assert_ne!(told, plain.with_meta(facts(r#"{"a":2}"#)));
 }
