@@ -14,13 +14,14 @@ use offshoot_model::{CallConfig, Model};
 use offshoot_session::LiveSession;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
 
 use crate::AgentError;
 use crate::cancel::Cancel;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::events::CancelCause;
-use crate::inbox::{self, Clear, InboxTarget, Pending};
+use crate::inbox::{self, Clear, InboxTarget, Pending, Sent};
 use crate::input::Input;
 use crate::live::LiveAnswer;
 use crate::notices::AgentStatus;
@@ -47,6 +48,15 @@ pub enum Queue {
     Clear,
     /// It stays, and waits for the next waking input.
     Keep,
+}
+
+/// Whether an event may stand at the end of the log that belongs to no turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tip {
+    /// It may: nothing is going on, and nothing begins meanwhile.
+    Free,
+    /// It may not.
+    Taken,
 }
 
 /// An agent: a driver on a task of its own. Clones are the same agent.
@@ -160,6 +170,11 @@ impl Agent {
         self.send_text(text, InboxTarget::NextStep, Wake::No)
     }
 
+    /// Queues a kept message for the next step, unless that was done before; wakes nobody.
+    pub(crate) fn inject_once(&self, input: &Input) -> Result<Sent, AgentError> {
+        self.change_inbox(|core| inbox::insert_once(core, InboxTarget::NextStep, input))
+    }
+
     fn send_text(&self, text: &str, target: InboxTarget, wake: Wake) -> Result<String, AgentError> {
         let input = Input::user(self.core().env.fresh_id(), text);
         self.send(&input, target, wake)?;
@@ -230,6 +245,27 @@ impl Agent {
         };
         self.core().feed.deliver();
         changed
+    }
+
+    /// Changes the log while no turn can begin, durably.
+    pub(crate) fn change_log<T>(
+        &self,
+        change: impl FnOnce(&Core, Tip) -> Result<T, AgentError>,
+    ) -> Result<T, AgentError> {
+        let core = self.core();
+        let changed = {
+            let phase = self.handle.shared.live_phase()?;
+            let tip = if phase.is_idle() {
+                Tip::Free
+            } else {
+                Tip::Taken
+            };
+            change(core, tip)
+        };
+        core.feed.deliver();
+        let changed = changed?;
+        core.recorder.flush_blocking()?;
+        Ok(changed)
     }
 
     /// Ends what is running, if anything is: the turn is closed in the log as soon as it can be. The first cause counts.
@@ -348,6 +384,28 @@ impl Agent {
     #[must_use]
     pub fn is_disposed(&self) -> bool {
         self.handle.shared.phase().is_disposed()
+    }
+
+    /// Disposes of the agent if it is idle and `agrees` says so, which is asked while nothing can begin. Whoever has sent it
+    /// something before has woken it then, and whoever comes later is refused. [`Agent::dispose`] closes the session then.
+    pub(crate) fn retire(&self, agrees: impl FnOnce() -> bool) -> bool {
+        let mut phase = self.handle.shared.phase();
+        let retires = phase.is_idle() && agrees();
+        if retires {
+            phase.dispose();
+        }
+        retires
+    }
+
+    /// Disposes of the agent without waiting for what is running: that is cancelled, and nothing begins any more.
+    /// [`Agent::dispose`] closes the session then.
+    pub(crate) fn shut(&self) {
+        self.handle.shared.phase().dispose();
+    }
+
+    /// Cancelled when the agent is disposed of, or goes with its last clone. It does not keep the agent alive.
+    pub(crate) fn disposal(&self) -> CancellationToken {
+        self.handle.shared.phase().disposal().clone()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

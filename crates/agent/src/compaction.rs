@@ -44,6 +44,7 @@ pub(crate) use bracket::OpenCompaction;
 use checkpoint::Checkpoint;
 pub use config::{CompactionConfig, CompactionPolicy, InvalidCompaction, PruneConfig, Summariser};
 pub use error::CompactionError;
+pub(crate) use events::is_summary;
 use span::Span;
 
 /// What a compaction has done.

@@ -13,6 +13,7 @@ use crate::events::{TurnStart, logged};
 use crate::feed::Feed;
 use crate::inbox::Said;
 use crate::notices::{AgentObserver, Notice};
+use crate::permission::ToolFilter;
 use crate::recorder::Recorder;
 use crate::service::Live;
 use crate::titles::Titling;
@@ -26,6 +27,8 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) feed: Arc<Feed>,
     pub(crate) titling: Titling,
+    /// Which tools the agent may use.
+    pub(crate) tool_filter: ToolFilter,
     route: Mutex<Route>,
     /// Taken with the session held.
     said: Mutex<Said>,
@@ -55,6 +58,7 @@ impl Core {
         live: Live,
         env: Env,
         observer: Option<Arc<dyn AgentObserver>>,
+        tool_filter: ToolFilter,
         route: Route,
     ) -> Self {
         let session = live.session.clone();
@@ -66,6 +70,7 @@ impl Core {
             env,
             feed: Arc::new(feed),
             titling: Titling::default(),
+            tool_filter,
             route: Mutex::new(route),
             said: Mutex::default(),
             compaction: OpenCompaction::default(),

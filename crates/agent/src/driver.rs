@@ -229,7 +229,15 @@ impl Driver {
             call: config.call.clone(),
             choice: 0,
         };
-        let core = Core::new(recorder.clone(), live, env.clone(), observer, route);
+        let tools_allowed = config.permissions.tools.clone();
+        let core = Core::new(
+            recorder.clone(),
+            live,
+            env.clone(),
+            observer,
+            tools_allowed,
+            route,
+        );
         // A log that refuses this refuses the next turn as well, and that is where it is said.
         let _refused = inbox::put_back_interrupted(&core);
         Self {

@@ -8,6 +8,8 @@ use offshoot_session::{
 };
 use offshoot_store::StoreError;
 
+use crate::side::SideError;
+
 /// Why the driver could not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -24,6 +26,9 @@ pub enum AgentError {
     /// A fork is not possible.
     #[error(transparent)]
     Fork(#[from] ForkError),
+    /// Something about a side session is not possible.
+    #[error(transparent)]
+    Side(#[from] SideError),
     /// A seed does not make a session.
     #[error(transparent)]
     Seed(#[from] SeedError),
@@ -100,6 +105,7 @@ impl AgentError {
             Self::Store(error) => error.code(),
             Self::InMemory(error) => error.code(),
             Self::Fork(error) => error.code(),
+            Self::Side(error) => error.code(),
             Self::Seed(_) => "INVALID_SEED",
             Self::Request(error) => error.code(),
             Self::Inbox(_) => "INVALID_INBOX",
@@ -138,6 +144,7 @@ impl AgentError {
             Self::Unsettled { refused, .. } => refused.hint(),
             Self::Both { first, then } => first.hint().or_else(|| then.hint()),
             Self::Request(error) => error.hint(),
+            Self::Side(error) => error.hint(),
             Self::StillStreaming { last, .. } => Some(format!(
                 "fork it at {last}, or wait until the answer is there"
             )),

@@ -181,6 +181,20 @@ pub(crate) struct Header {
     pub(crate) tools: Vec<ToolSpec>,
 }
 
+impl Header {
+    /// The configuration as it was chosen: without what the provider has filled in.
+    pub(crate) fn chosen(&self) -> CallConfig {
+        let mut config = self.config.clone();
+        if self.adapter_defaults.reasoning_effort {
+            config.reasoning_effort = None;
+        }
+        if self.adapter_defaults.max_tokens {
+            config.max_tokens = None;
+        }
+        config
+    }
+}
+
 /// Which members of the configuration the provider has filled in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use offshoot_session::{
-    Body, Event, EventKind, EventLog, LogOffset, PendingInput, Session, StepRef,
+    Body, Event, EventKind, EventLog, LogOffset, PendingInput, Seq, Session, StepRef,
 };
 use serde::Deserialize;
 
@@ -65,12 +65,86 @@ pub(crate) fn pending(log: &EventLog) -> Result<Pending, AgentError> {
     })
 }
 
+/// Adds a message at the end of what waits for a step, in a session that nobody drives yet.
+pub(crate) fn queue(session: &mut Session, input: &Input, now: i64) -> Result<(), AgentError> {
+    let target = InboxTarget::NextStep;
+    let end = target.list(sound(session.log())?).len();
+    let inserted = std::slice::from_ref(input);
+    log_splice(session, now, target, end, 0, inserted, None)
+}
+
 /// Adds a message at the end of a list.
 pub(crate) fn insert(core: &Core, target: InboxTarget, input: &Input) -> Result<(), AgentError> {
     let mut session = core.session.lock();
     let end = target.list(sound(session.log())?).len();
     let change = Change::insertion(target, end, vec![input.clone()]);
     change.make(core, &mut session)
+}
+
+/// Where a message stands that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It waits; or the turn that runs has claimed it, and says it, or, if it is kept, queues it again.
+    Waits,
+    /// It was said, as this event.
+    Said(Seq),
+}
+
+/// Adds a message at the end of a list unless it was sent before. Returns where it stands then.
+pub(crate) fn insert_once(
+    core: &Core,
+    target: InboxTarget,
+    input: &Input,
+) -> Result<Sent, AgentError> {
+    let mut session = core.session.lock();
+    let log = session.log();
+    let is_said = {
+        let mut said = core.said();
+        said.read(log);
+        said.has(input.id())
+    };
+    // Nobody looks through a long log for what is not there.
+    let sent = if is_said {
+        said_at(log, input.id()).map(Sent::Said)
+    } else {
+        waits(log, input.id()).then_some(Sent::Waits)
+    };
+    if let Some(sent) = sent {
+        return Ok(sent);
+    }
+    log.continuable()?;
+    let end = target.list(sound(log)?).len();
+    Change::insertion(target, end, vec![input.clone()]).make(core, &mut session)?;
+    Ok(Sent::Waits)
+}
+
+/// Where a message stands, if it was sent.
+pub(crate) fn sent(log: &EventLog, id: &str) -> Option<Sent> {
+    let said = said_at(log, id).map(Sent::Said);
+    said.or_else(|| waits(log, id).then_some(Sent::Waits))
+}
+
+/// Which event said a message, looked for from the end.
+fn said_at(log: &EventLog, id: &str) -> Option<Seq> {
+    let seqs = (0..log.end().get()).rev().map(Seq::new);
+    let says = |event: &&Arc<Event>| matches!(event.body(), Body::UserMessage(message) if *message.id == *id);
+    let said = seqs.filter_map(|seq| log.get(seq)).find(says);
+    said.map(|event| event.seq())
+}
+
+/// Whether a message waits, or the open turn has claimed it and not said it yet.
+fn waits(log: &EventLog, id: &str) -> bool {
+    let pending = log.pending_input();
+    let queued = InboxTarget::BOTH
+        .iter()
+        .flat_map(|target| target.list(pending))
+        .any(|text| Input::stored(Arc::clone(text)).id() == id);
+    // What an interrupted turn had claimed was queued again when the session was opened, and may have been taken back since.
+    let is_claimed = || {
+        let mut unsaid = unsaid_of_last_turn(log).into_iter();
+        log.open_tail().turn().is_some() && unsaid.any(|input| input.id() == id)
+    };
+    queued || is_claimed()
 }
 
 /// Replaces a stretch of a list, by the rules of a JavaScript splice: a negative start counts from the end, and whatever
@@ -187,7 +261,8 @@ pub(crate) fn claim(core: &Core, at: StepRef) -> Result<Vec<Input>, AgentError> 
         if claimed.is_empty() {
             continue;
         }
-        log_splice(core, &mut session, target, 0, claimed.len(), &[], None)?;
+        let now = core.env.now();
+        log_splice(&mut session, now, target, 0, claimed.len(), &[], None)?;
     }
     let claimed: Vec<Input> = steered.into_iter().chain(prompt).collect();
     for input in &claimed {
@@ -225,16 +300,9 @@ pub(crate) fn put_back(core: &Core, since: LogOffset, which: Unsaid) -> Result<(
 
 /// Queues again what a turn had claimed that a crash has interrupted, as far as it was not said.
 pub(crate) fn put_back_interrupted(core: &Core) -> Result<(), AgentError> {
-    let start = {
-        let session = core.session.lock();
-        let log = session.log();
-        let end = last_of(log, EventKind::TurnEnd).filter(|end| session.is_own(end.seq()));
-        let interrupted = |end: &&Arc<Event>| matches!(end.body(), Body::TurnEnd { reason, .. } if **reason == *"interrupted");
-        end.filter(interrupted)
-            .and_then(|_| last_of(log, EventKind::TurnStart))
-            .filter(|start| session.is_own(start.seq()))
-            .map(|start| start.seq().before())
-    };
+    let log = core.session.log();
+    let interrupted = log.open_tail().turn().is_none();
+    let start = unfinished_turn(&log).filter(|_| interrupted);
     start.map_or(Ok(()), |start| put_back(core, start, Unsaid::All))
 }
 
@@ -248,6 +316,25 @@ pub(crate) fn last_of(log: &EventLog, kind: EventKind) -> Option<&Arc<Event>> {
         end = event.seq().before();
     }
     None
+}
+
+/// Where the last turn began, if it is the session's own and is open, or was interrupted by a crash.
+fn unfinished_turn(log: &EventLog) -> Option<LogOffset> {
+    let inherited = log.inherited_marker();
+    let is_own = |event: &&Arc<Event>| inherited.is_none_or(|marker| event.seq() > marker);
+    let start = last_of(log, EventKind::TurnStart).filter(is_own)?;
+    let is_unfinished = log.open_tail().turn().is_some()
+        || last_of(log, EventKind::TurnEnd).is_some_and(
+            |end| matches!(end.body(), Body::TurnEnd { reason, .. } if **reason == *"interrupted"),
+        );
+    is_unfinished.then(|| start.seq().before())
+}
+
+/// What the last turn has claimed and not said, as far as it does not wait again; nothing if it has come to its end.
+pub(crate) fn unsaid_of_last_turn(log: &EventLog) -> Vec<Input> {
+    let unsaid = unfinished_turn(log).map(|start| claimed_and_unsaid(log, start));
+    let lists = unsaid.into_iter().flatten();
+    lists.flat_map(|(_, inputs)| inputs).collect()
 }
 
 /// What the claims from an offset on have taken, as far as it was not said behind that and does not wait again.
@@ -269,24 +356,31 @@ fn claimed_and_unsaid(log: &EventLog, since: LogOffset) -> [(InboxTarget, Vec<In
         .map(|text| Input::stored(Arc::clone(text)).id().to_owned())
         .collect();
     gone.extend(said(log, since).map(str::to_owned));
-    let claims: Vec<_> = log
+    let removals: Vec<_> = log
         .events_from(since)
         .filter(|event| *event.kind() == EventKind::InboxSpliced)
         .filter_map(|event| Some((event.seq(), read::<Splice>(event)?)))
-        .filter(|(_, splice)| splice.outcome.is_none() && splice.removed_count > 0)
+        .filter(|(_, splice)| splice.removed_count > 0)
         .collect();
     InboxTarget::BOTH.map(|target| {
-        let of_target = claims
+        let of_target = removals
             .iter()
             .filter(|(_, splice)| splice.target == target.as_str());
-        let taken = of_target.flat_map(|(seq, splice)| {
+        let mut claimed: Vec<Input> = Vec::new();
+        for (seq, splice) in of_target {
             let before = log.prefix(seq.before());
             let list = target.list(before.pending_input());
             let taken = list.iter().skip(splice.start).take(splice.removed_count);
-            taken.cloned().map(Input::stored).collect::<Vec<_>>()
-        });
-        let unsaid = taken.filter(|input| !gone.contains(input.id()));
-        (target, unsaid.collect())
+            for input in taken.cloned().map(Input::stored) {
+                // What was queued again and then taken back is nobody's any more.
+                claimed.retain(|earlier| earlier.id() != input.id());
+                if splice.outcome.is_none() {
+                    claimed.push(input);
+                }
+            }
+        }
+        claimed.retain(|input| !gone.contains(input.id()));
+        (target, claimed)
     })
 }
 
@@ -326,7 +420,8 @@ impl Change {
         let outcome = (!self.removed.is_empty()).then_some("canceled");
         let (target, start, removed) = (self.target, self.start, self.removed.len());
         let inserted = &self.inserted;
-        log_splice(core, session, target, start, removed, inserted, outcome)?;
+        let now = core.env.now();
+        log_splice(session, now, target, start, removed, inserted, outcome)?;
         // While the session is held, so that two changes are told of in the order in which they were made.
         for input in self.removed {
             let message = input.shared_id();
@@ -388,8 +483,8 @@ impl Said {
 }
 
 fn log_splice(
-    core: &Core,
     session: &mut Session,
+    now: i64,
     target: InboxTarget,
     start: usize,
     removed_count: usize,
@@ -404,7 +499,7 @@ fn log_splice(
         inserted: &inserted,
         outcome,
     };
-    session.append(logged(EventKind::InboxSpliced, &data), core.env.now())?;
+    session.append(logged(EventKind::InboxSpliced, &data), now)?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use offshoot_model::{ContentBlock, Message, MessageSource, RawJson, Role};
+use offshoot_session::SideMark;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -85,6 +86,23 @@ impl Input {
         }
         serde_json::from_str::<Marked>(&self.text)
             .is_ok_and(|marked| marked.source.kept == Value::Bool(true))
+    }
+
+    /// What it makes of the session that says it, if anything.
+    pub(crate) fn side_mark(&self) -> Option<SideMark> {
+        #[derive(Deserialize)]
+        struct Marked<'a> {
+            #[serde(borrow)]
+            source: Mark<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Mark<'a> {
+            kind: String,
+            #[serde(borrow)]
+            act: Option<&'a RawValue>,
+        }
+        let Marked { source } = serde_json::from_str(&self.text).ok()?;
+        SideMark::of_source(&source.kind, source.act)
     }
 
     /// Whether there is a provider that would not accept it: it has nothing in it but text without a visible character.

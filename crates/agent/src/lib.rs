@@ -3,8 +3,10 @@
 //! [`SessionService`] creates, opens, reads and forks sessions. An [`Agent`] is the handle on one that is driven, its
 //! [`Driver`] the loop itself: it claims input, builds the
 //! request from the log, calls the model, runs the tools the model asked for, and writes every one of these facts as an
-//! event, in the order of format V4. [`derive_script`] turns a recorded session into the script of a model, so that it
+//! event, in the order of format V4. [`Subagents`] lets a model hand tasks to sessions of their own. [`derive_script`] turns a recorded session into the script of a model, so that it
 //! runs again without a key.
+//!
+//! Beside a conversation there may be side sessions ([`SessionService::side`]), which explain and do not act.
 //!
 //! What this crate is not: it knows no HTTP, no terminal, no files but for where a path leads, and no tool, provider or
 //! plugin by name. Time and names come from its [`Env`].
@@ -76,7 +78,6 @@ mod permission;
 mod phase;
 mod preamble;
 mod prompt;
-mod read_only;
 mod reconstruct;
 mod recorder;
 mod registry;
@@ -88,8 +89,10 @@ mod running;
 mod service;
 mod settle;
 mod setup;
+mod side;
 mod spill;
 mod step;
+mod subagents;
 mod subscription;
 mod titles;
 mod tool_order;
@@ -122,18 +125,26 @@ pub use permission::{
     Decision, PermissionConfig, PermissionRule, PermissionRules, PolicyFile, RuleError, ToolFilter,
 };
 pub use prompt::DEFAULT_SYSTEM_PROMPT;
-pub use read_only::ReadOnlyGate;
 pub use reconstruct::{Reconstruction, reconstruct, verify_request};
 pub use recorder::{DurableListener, UnstoredListener};
 pub use registry::OnSession;
 pub use repeat::RepeatReminder;
-pub use replay::{ReplayError, derive_script, script_from};
+pub use replay::{Asked, RecordedCall, ReplayError, derive_script, recorded_calls, script_from};
 pub use request::{build_request, count_requests, request_at};
 pub use retry::Retrying;
 pub use service::{Attached, Fork, Found, Opened, SessionService};
 pub use settle::AnswerSettler;
 pub use setup::{AgentConfig, AgentSetup};
+pub use side::{
+    Framing, HANDBACK_MAX_CHARS, Handback, Merged, Promoted, SideError, SideRequest, SideSession,
+    handback_request, is_side,
+};
 pub use spill::BlobSpill;
+pub use subagents::{
+    Delegation, Delivery, Interrupted, Mode, NewSubagent, Provider, RunEnd, Sent, SetupError,
+    Started, StopReason, SubagentError, SubagentLimits, SubagentSetup, SubagentState,
+    SubagentStatus, Subagents,
+};
 pub use subscription::{Snapshot, Subscription, Update};
 pub use titles::{TitleCadence, TitleModel, rename, title_of};
 pub use usage::{Cost, ModelUsage, Prices, UsageReport, branch_usage, own_usage, usage_from};

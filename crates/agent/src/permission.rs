@@ -51,8 +51,8 @@ pub struct PermissionConfig {
 /// conversation of another one must not change that.
 #[derive(Clone, Debug, Default)]
 pub struct ToolFilter {
-    /// Anything, if there is nothing here.
-    allow: Option<Vec<Pattern>>,
+    /// Each of these lists has to name it.
+    allow: Vec<Vec<Pattern>>,
     deny: Vec<Pattern>,
 }
 
@@ -75,14 +75,26 @@ impl ToolFilter {
             patterns.collect::<Result<Vec<_>, _>>()
         };
         Ok(Self {
-            allow: allow.map(|allow| patterns(allow, 0)).transpose()?,
+            allow: allow
+                .map(|allow| patterns(allow, 0))
+                .transpose()?
+                .into_iter()
+                .collect(),
             deny: patterns(deny, allow.map_or(0, <[String]>::len))?,
         })
     }
 
+    /// A filter that lets pass what both let pass.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.allow.extend(other.allow);
+        self.deny.extend(other.deny);
+        self
+    }
+
     pub(crate) fn lets_pass(&self, tool: &str) -> bool {
-        let named = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(tool));
-        self.allow.as_deref().is_none_or(named) && !named(&self.deny)
+        let named = |patterns: &Vec<Pattern>| patterns.iter().any(|pattern| pattern.matches(tool));
+        self.allow.iter().all(named) && !named(&self.deny)
     }
 }
 
@@ -110,6 +122,38 @@ pub(crate) struct Chosen {
     pub(crate) approvals: ApprovalPolicy,
 }
 
+/// What a log says of mode and policy, last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) mode: Option<SandboxMode>,
+    pub(crate) approvals: Option<ApprovalPolicy>,
+}
+
+impl Said {
+    pub(crate) fn by(log: &EventLog) -> Self {
+        let mut said = Self::default();
+        said.follow(log, LogOffset::START);
+        said
+    }
+
+    /// Reads on. What cannot be read says nothing.
+    fn follow(&mut self, log: &EventLog, from: LogOffset) {
+        for event in log.events_from(from) {
+            match event.kind() {
+                EventKind::SandboxMode => {
+                    let data = read::<ModeData>(event);
+                    self.mode = data.map(|data| data.mode).or(self.mode);
+                }
+                EventKind::ApprovalPolicy => {
+                    let data = read::<PolicyData>(event);
+                    self.approvals = data.map(|data| data.policy).or(self.approvals);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct ModeData {
     mode: SandboxMode,
@@ -133,22 +177,13 @@ impl Permissions {
         }
     }
 
-    /// Reads on. What counts is the last that a log says; what cannot be read says nothing.
+    /// Reads on. What counts is the last that a log says.
     fn follow(&mut self, log: &EventLog) {
+        let mut said = Said::default();
+        said.follow(log, self.upto);
         let current = &mut self.current;
-        for event in log.events_from(self.upto) {
-            match event.kind() {
-                EventKind::SandboxMode => {
-                    let data = read::<ModeData>(event);
-                    current.mode = data.map_or(current.mode, |data| data.mode);
-                }
-                EventKind::ApprovalPolicy => {
-                    let data = read::<PolicyData>(event);
-                    current.approvals = data.map_or(current.approvals, |data| data.policy);
-                }
-                _ => {}
-            }
-        }
+        current.mode = said.mode.unwrap_or(current.mode);
+        current.approvals = said.approvals.unwrap_or(current.approvals);
         self.upto = log.end();
     }
 }

@@ -9,6 +9,8 @@
 //! What is going on can be cancelled once; the first cause counts. A disposed agent ends what is going on and begins nothing
 //! any more.
 
+use tokio_util::sync::CancellationToken;
+
 use crate::agent::Queue;
 use crate::cancel::Cancel;
 use crate::events::CancelCause;
@@ -17,7 +19,8 @@ use crate::notices::AgentStatus;
 #[derive(Debug, Default)]
 pub(crate) struct Phase {
     doing: Doing,
-    disposed: bool,
+    /// Cancelled when nothing may begin any more.
+    disposed: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -59,8 +62,13 @@ impl Phase {
         matches!(self.doing, Doing::Nothing)
     }
 
-    pub(crate) const fn is_disposed(&self) -> bool {
-        self.disposed
+    pub(crate) fn is_disposed(&self) -> bool {
+        self.disposed.is_cancelled()
+    }
+
+    /// Cancelled when the agent is disposed of.
+    pub(crate) const fn disposal(&self) -> &CancellationToken {
+        &self.disposed
     }
 
     /// Whether what is going on has been cancelled and is not over yet. It claims nothing more.
@@ -72,7 +80,7 @@ impl Phase {
     /// Input has come that wakes the agent; `ending` is what [`Self::is_ending`] said before that was queued. Returns the
     /// switch of the turns that begin now, if they do. A running turn needs no word: it claims by itself what waits.
     pub(crate) fn woken(&mut self, ending: bool) -> Option<Cancel> {
-        if self.disposed {
+        if self.is_disposed() {
             return None;
         }
         match &mut self.doing {
@@ -109,7 +117,7 @@ impl Phase {
 
     /// Ends what is going on, and lets nothing begin any more.
     pub(crate) fn dispose(&mut self) {
-        self.disposed = true;
+        self.disposed.cancel();
         self.cancel(CancelCause::Disposed, Queue::Keep);
     }
 
@@ -120,7 +128,7 @@ impl Phase {
         };
         // Whoever cancels a turn that was just about to end wants the next one as little.
         let goes_on = went == TurnWent::Well && !self.is_ending();
-        let goes_on = waits && (goes_on || activity.wake) && !self.disposed;
+        let goes_on = waits && (goes_on || activity.wake) && !self.is_disposed();
         self.doing = Doing::Nothing;
         goes_on.then(|| self.begin_turns())
     }
@@ -130,7 +138,7 @@ impl Phase {
         let Doing::Maintenance(activity) = &self.doing else {
             return None;
         };
-        let goes_on = activity.wake && waits && !self.disposed;
+        let goes_on = activity.wake && waits && !self.is_disposed();
         self.doing = Doing::Nothing;
         goes_on.then(|| self.begin_turns())
     }

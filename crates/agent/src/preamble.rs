@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use offshoot_model::{CallConfig, Failure, PreparedCall};
-use offshoot_session::{Event, EventKind, StepRef};
+use offshoot_session::{Event, EventKind, SideMark, StepRef};
 
 use crate::AgentError;
 use crate::cancel::Cancel;
@@ -70,16 +70,7 @@ impl Driver {
     fn seed(&self) -> CallConfig {
         let chosen = self.config.call.clone();
         match &self.header {
-            Some(last) if self.seeded == Some(self.route) => {
-                let mut config = last.config.clone();
-                if last.adapter_defaults.reasoning_effort {
-                    config.reasoning_effort = None;
-                }
-                if last.adapter_defaults.max_tokens {
-                    config.max_tokens = None;
-                }
-                config
-            }
+            Some(last) if self.seeded == Some(self.route) => last.chosen(),
             Some(_) => chosen,
             None => CallConfig {
                 reasoning_effort: chosen.reasoning_effort.or_else(|| self.stored_effort()),
@@ -119,13 +110,16 @@ impl Driver {
     }
 
     /// Logs the messages that join a request which cannot be made: a later one has them. Those that are kept are queued
-    /// again instead, when the turn ends.
+    /// again instead, when the turn ends; but what tells the model that it is in a side session goes ahead of all that is said
+    /// there.
     pub(crate) fn log_unsent(&self, at: StepRef, entering: &[Input]) -> Result<(), AgentError> {
         if self.session.log().surface().is_empty() {
             // Nothing may stand before the prompt.
             self.log_prompt(at, false, false)?;
         }
-        let said = entering.iter().filter(|input| !input.is_kept());
+        let said = entering
+            .iter()
+            .filter(|input| !input.is_kept() || input.side_mark() == Some(SideMark::Framing));
         self.log_messages(said).map(drop)
     }
 

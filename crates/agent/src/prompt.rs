@@ -92,6 +92,13 @@ impl Driver {
     }
 }
 
+/// What the system prompt of a conversation is; `None` if it has none.
+pub(crate) fn current(log: &EventLog) -> Option<String> {
+    let mut nodes = prompts(log);
+    let last = nodes.iter().rposition(|node| !node.text.is_empty());
+    (!nodes.is_empty()).then(|| nodes.swap_remove(last.unwrap_or(0)).text)
+}
+
 /// A prompt on the surface.
 struct Prompt {
     seq: Seq,

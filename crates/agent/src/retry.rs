@@ -177,7 +177,7 @@ impl Driver {
             delay,
             failure: failure.clone(),
         })));
-        let wait = tokio::time::sleep(Duration::from_millis(delay_ms));
+        let wait = tokio::time::sleep(policy.pause(Duration::from_millis(delay_ms)));
         cancel.token().run_until_cancelled(wait).await;
         check(cancel)?;
         let started = LlmRetryStarted {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use offshoot_model::ScriptModel;
 use offshoot_session::{
     EventLog, ForkError, ForkSeed, LiveSession, Seq, SessionHeader, SessionId, SessionStore,
     build_fork_seed,
@@ -12,14 +13,18 @@ use offshoot_store::{
     Page, Persistence, Prefix, Query, ReadSession, Repair, SessionWriter, StoreError, StoredFork,
     WriterThread,
 };
+use offshoot_tool_api::ToolRegistry;
 
 use crate::AgentError;
 use crate::agent::Agent;
 use crate::changes::{ChangedFiles, changed_after};
 use crate::context::ForkOrigin;
+use crate::core::Core;
+use crate::driver::Driver;
 use crate::env::Env;
-use crate::recorder::{Recorder, Recording, UnstoredListener};
+use crate::recorder::{Recording, UnstoredListener};
 use crate::registry::{OnSession, Registry};
+use crate::setup::{AgentConfig, AgentSetup};
 use crate::titles;
 
 /// A live session with its writer: what an agent is put on.
@@ -71,6 +76,18 @@ impl Attached {
     pub const fn session(&self) -> &LiveSession {
         &self.live.session
     }
+
+    /// Stores what has happened in it so far.
+    ///
+    /// # Errors
+    /// Storage failed; then none of it is stored.
+    pub(crate) fn store(&mut self) -> Result<(), AgentError> {
+        let log = self.live.session.log();
+        let new: Vec<_> = log.events_from(self.writer.stored()).cloned().collect();
+        self.writer.append(&new)?;
+        self.live.note(&self.writer.shareable());
+        Ok(())
+    }
 }
 
 /// A session that was opened to go on with it.
@@ -115,7 +132,7 @@ pub struct Fork {
 pub struct SessionService {
     persistence: Arc<dyn Persistence>,
     live: Arc<SessionStore>,
-    env: Env,
+    pub(crate) env: Env,
     recording: Recording,
     agents: Arc<Registry>,
 }
@@ -152,11 +169,12 @@ impl SessionService {
     /// # Errors
     /// A taken id, or one that cannot be stored.
     pub fn create(&self, cwd: Option<String>) -> Result<Attached, AgentError> {
-        let created_at = u64::try_from(self.env.now()).unwrap_or(0);
-        let header = SessionHeader {
-            cwd,
-            ..SessionHeader::new(self.fresh_id(), created_at)
-        };
+        let header = SessionHeader::new(self.fresh_id(), self.created_now());
+        self.create_as(SessionHeader { cwd, ..header })
+    }
+
+    /// A new session with a header that was made for it.
+    pub(crate) fn create_as(&self, header: SessionHeader) -> Result<Attached, AgentError> {
         let writer = self.persistence.create(&header)?;
         let session = self.live.create(header, None, self.env.now())?;
         Ok(self.attach(session, writer))
@@ -167,9 +185,7 @@ impl SessionService {
     /// # Errors
     /// `SESSION_LIVE`: it is open in this process. See [`Persistence::open`] for others.
     pub fn open(&self, id: &SessionId) -> Result<Opened, AgentError> {
-        if self.live.get(id).is_some() {
-            return Err(AgentError::Live(id.clone()));
-        }
+        self.check_not_live(id)?;
         let opened = self.persistence.open(id, self.env.now())?;
         let session = self.live.enter(self.live.adopt(opened.session)?)?;
         self.live.announce(&session)?;
@@ -177,6 +193,13 @@ impl SessionService {
             attached: self.attach(session, opened.writer),
             repair: opened.repair,
         })
+    }
+
+    pub(crate) fn check_not_live(&self, id: &SessionId) -> Result<(), AgentError> {
+        match self.live.get(id) {
+            None => Ok(()),
+            Some(_) => Err(AgentError::Live(id.clone())),
+        }
     }
 
     /// The agent that is on a session, or else the session, opened.
@@ -210,17 +233,25 @@ impl SessionService {
         if let Some(agent) = self.agent(id) {
             return agent.rename(title);
         }
-        let Attached {
-            live,
-            writer,
-            recording,
-            ..
-        } = self.open(id)?.attached;
-        let session = live.session.clone();
-        titles::rename(&session, title, self.env.now())?;
-        let log = session.log();
-        let pending = log.events_from(writer.stored()).cloned();
-        Recorder::new(&recording, writer, pending, None).flush_blocking()
+        self.change_stored(id, |core| {
+            titles::rename(&core.session, title, self.env.now()).map(drop)
+        })
+    }
+
+    /// Opens a stored session, changes something about it, durably, and closes it. No turn can run meanwhile.
+    pub(crate) fn change_stored<T>(
+        &self,
+        id: &SessionId,
+        change: impl FnOnce(&Core) -> Result<T, AgentError>,
+    ) -> Result<T, AgentError> {
+        // Nobody calls this model: a driver that is not run only keeps what it was put on.
+        let nobody = Arc::new(ScriptModel::new("none", Vec::new()));
+        let config = AgentConfig::new("none", "none");
+        let setup = AgentSetup::new(nobody, ToolRegistry::new(), config, self.env.clone());
+        let driver = Driver::new(self.open(id)?.attached, setup);
+        let changed = change(&driver.core)?;
+        driver.flush()?;
+        Ok(changed)
     }
 
     /// Reads a stored session. Writes nothing and takes no lock.
@@ -279,7 +310,15 @@ impl SessionService {
         at: Option<Seq>,
         child: Option<SessionId>,
     ) -> Result<Fork, AgentError> {
-        let OnSession(core) = source.into();
+        let (header, log, shareable) = self.as_stored(source.into()).await?;
+        self.cut(&header, &log, &shareable, at, child)
+    }
+
+    /// A session that an agent has open, as it is now, with everything of it durable.
+    pub(crate) async fn as_stored(
+        &self,
+        OnSession(core): OnSession<'_>,
+    ) -> Result<(SessionHeader, EventLog, Prefix), AgentError> {
         if !core.is_in(&self.live) {
             return Err(ForkError::SessionNotLive(core.session.id().clone()).into());
         }
@@ -288,8 +327,7 @@ impl SessionService {
             (session.header().clone(), session.log().clone())
         };
         core.recorder.flush().await?;
-        let shareable = core.recorder.shareable();
-        self.cut(&header, &log, &shareable, at, child)
+        Ok((header, log, core.recorder.shareable()))
     }
 
     fn cut(
@@ -303,16 +341,33 @@ impl SessionService {
         let Some(cut) = at.or_else(|| log.latest_completed_boundary()) else {
             return Err(ForkError::ForkUnavailable(header.id.clone()).into());
         };
-        let seed = build_fork_seed(log, cut)?;
-        let child = child.unwrap_or_else(|| self.fresh_id());
-        let created_at = u64::try_from(self.env.now()).unwrap_or(0);
+        self.fork_at(header, log, shareable, cut, child)
+    }
+
+    pub(crate) fn fork_at(
+        &self,
+        header: &SessionHeader,
+        log: &EventLog,
+        shareable: &Prefix,
+        cut: Seq,
+        child: Option<SessionId>,
+    ) -> Result<Fork, AgentError> {
         Ok(Fork {
-            header: header.forked(child, created_at),
+            seed: build_fork_seed(log, cut)?,
+            header: self.header_of_fork(header, child),
             cut,
-            seed,
             shareable: shareable.cut(cut.after()),
             changed: changed_after(log, cut, header.cwd.as_deref()),
         })
+    }
+
+    pub(crate) fn header_of_fork(
+        &self,
+        source: &SessionHeader,
+        child: Option<SessionId>,
+    ) -> SessionHeader {
+        let child = child.unwrap_or_else(|| self.fresh_id());
+        source.forked(child, self.created_now())
     }
 
     /// Forks a stored session without reading it, where that can be done; `None` leaves it to [`Self::prepare_fork`].
@@ -326,8 +381,8 @@ impl SessionService {
         child: Option<SessionId>,
     ) -> Result<Option<StoredFork>, StoreError> {
         let child = child.unwrap_or_else(|| self.fresh_id());
-        let created_at = u64::try_from(self.env.now()).unwrap_or(0);
-        self.persistence.fork_unread(source, at, &child, created_at)
+        self.persistence
+            .fork_unread(source, at, &child, self.created_now())
     }
 
     /// Stores a fork: header, prefix, marker and closers appear together.
@@ -373,6 +428,26 @@ impl SessionService {
             persistence: Arc::clone(&self.persistence),
             session,
         }
+    }
+
+    /// The header of a new session below another one, from which it inherits no event.
+    pub(crate) fn header_below(&self, parent: &SessionHeader) -> SessionHeader {
+        SessionHeader {
+            is_seeded: false,
+            ..parent.forked(self.fresh_id(), self.created_now())
+        }
+    }
+
+    /// Takes back a session that was created in vain.
+    pub(crate) fn discard(&self, attached: Attached) {
+        let id = attached.session().id().clone();
+        drop(attached);
+        // One without an event was never stored; one that cannot be taken away is harmless.
+        let _remains = self.persistence.delete(&id, self.env.now());
+    }
+
+    fn created_now(&self) -> u64 {
+        u64::try_from(self.env.now()).unwrap_or(0)
     }
 
     fn fresh_id(&self) -> SessionId {

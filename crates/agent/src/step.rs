@@ -74,7 +74,7 @@ impl Driver {
                     match self.recover(at, &failure, &prepared, cancel).await? {
                         // What has entered is said once, however often the model has to be asked. But a compaction may
                         // have taken away what the model was told of the world.
-                        Recovery::Retry => joining = self.runtime_context()?,
+                        Recovery::Retry => joining = self.runtime_context(&[])?,
                         Recovery::GiveUp => return Err(StepFailure::Model(failure)),
                     }
                 }

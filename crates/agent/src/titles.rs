@@ -399,7 +399,7 @@ fn clipped(text: &str, most: usize) -> &str {
 }
 
 /// A title from the first words of what a person asked: enough to find the session again.
-fn fallback_title(prompt: &str) -> Option<String> {
+pub(crate) fn fallback_title(prompt: &str) -> Option<String> {
     const WORDS: usize = 8;
     const BYTES: usize = 60;
     let mut title = String::new();

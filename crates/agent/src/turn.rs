@@ -197,7 +197,8 @@ impl Driver {
         let mut entering = claimed;
         // A step that nobody asked for does not begin because the world has changed.
         if !entering.is_empty() || at.step > 1 {
-            entering.extend(self.runtime_context()?);
+            let context = self.runtime_context(&entering)?;
+            entering.extend(context);
         }
         // Cancelled while room was made for it, the step says what enters it all the same, as the hooks want it.
         let was_cancelled = cancel.token().is_cancelled();

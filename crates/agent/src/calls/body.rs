@@ -1,6 +1,6 @@
 //! A call runs (`reference/agent.md` §3.2, point 5).
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,10 @@ impl Driver {
     ) -> BoxFuture<'a, Ended<'a>> {
         let Run { tool, context } = run;
         let turn = cancel.token().clone();
+        if let Some(tool) = &tool {
+            // One that panics has only itself to blame: its body runs all the same.
+            let _panic = catch_unwind(AssertUnwindSafe(|| tool.will_run(&context)));
+        }
         async move {
             // Also when the turn is dropped in the middle, nothing of the call goes on.
             let _told = context.cancel.clone().drop_guard();

@@ -1,6 +1,6 @@
 //! Whether a call may run (`reference/agent.md` §3.2, points 1 to 4).
 //!
-//! The order is: is the turn still on; hooks, which can only tighten; which tools the agent may use; the rules; whether the
+//! The order is: is the turn still on; is it a side session, which may only look; hooks, which can only tighten; which tools the agent may use; the rules; whether the
 //! tool wants more than its limits; and if any of them wants it, a person. A tool that the agent may not use is refused
 //! before anybody is asked about it. Every refusal is the call's result.
 
@@ -24,6 +24,7 @@ use crate::events::logged;
 use crate::hooks::{Gate, HookError};
 use crate::notices::Notice;
 use crate::permission::{Like, Ruling, Subject};
+use crate::side;
 
 /// What came of preparing a call.
 pub(super) enum Prepared {
@@ -87,7 +88,8 @@ impl Driver {
         }
     }
 
-    /// What the hooks say: whether a person must be asked, with the reasons. The first that denies decides.
+    /// What nobody can loosen, and what the hooks say: whether a person must be asked, with the reasons. The first that denies
+    /// decides.
     async fn gates(
         &self,
         at: StepRef,
@@ -95,6 +97,9 @@ impl Driver {
         cancel: &Cancel,
         reasons: &mut Vec<String>,
     ) -> Result<bool, ToolError> {
+        if let Some(reason) = side::refusal(&self.session.log(), &call.proposed()) {
+            return Err(ToolError::denied(reason));
+        }
         let mut must_ask = false;
         for hook in &self.hooks {
             let (context, proposed) = (self.hook_context(at, cancel), call.proposed());

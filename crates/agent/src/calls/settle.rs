@@ -89,7 +89,7 @@ impl Driver {
         // What the tool has done it has done, whatever the model is told of it.
         let (meta, concludes_turn) = match &outcome {
             Ok(output) => (output.meta.clone(), output.concludes_turn),
-            Err(_) => (None, false),
+            Err(error) => (error.meta().map(ToOwned::to_owned), false),
         };
         let (outcome, said_besides) = self.reviewed(at, call, outcome, cancel).await;
         let (concludes_turn, own) = match &outcome {

@@ -61,5 +61,10 @@ pub(super) struct CheckpointSource<'a> {
     pub(super) compaction_id: &'a str,
 }
 
+/// Whether a message with a source of this kind stands in for a span.
+pub(crate) fn is_summary(source: &str) -> bool {
+    source == CHECKPOINT
+}
+
 /// The kind of that source.
 pub(super) const CHECKPOINT: &str = "compact-checkpoint";

@@ -5,7 +5,7 @@
 
 use offshoot_session::{Body, Event, EventKind, EventLog, Seq};
 
-use super::events::CHECKPOINT;
+use super::events::is_summary;
 use crate::context;
 
 /// A part of the surface, from behind the system prompt on, that can be replaced as a whole.
@@ -116,6 +116,6 @@ fn is_worth_summarising(event: &Event) -> bool {
     let message = event.body().message();
     message.is_none_or(|message| {
         let source = &*message.source;
-        source != CHECKPOINT && !context::is_said_again(source)
+        !is_summary(source) && !context::is_said_again(source)
     })
 }

@@ -98,7 +98,7 @@ impl Driver {
                 return Err(CompactionError::Summary(problem));
             }
             if let Some(delay) = wait {
-                let wait = tokio::time::sleep(delay);
+                let wait = tokio::time::sleep(policy.pause(delay));
                 cancel.token().run_until_cancelled(wait).await;
             }
             if cancel.token().is_cancelled() {

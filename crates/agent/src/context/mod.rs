@@ -73,8 +73,12 @@ pub enum SystemPromptPolicy {
 }
 
 impl Driver {
-    /// What the model has to be told of the world before it goes on, if its picture is out of date.
-    pub(crate) fn runtime_context(&mut self) -> Result<Vec<Input>, StepFailure> {
+    /// What the model has to be told of the world before it goes on, if its picture is out of date. `entering` is what it is
+    /// told ahead of that.
+    pub(crate) fn runtime_context(
+        &mut self,
+        entering: &[Input],
+    ) -> Result<Vec<Input>, StepFailure> {
         // Nothing is logged of a step whose request cannot be made.
         tool_order::ordered(&self.tools, self.config.context.tool_order.as_deref())?;
         let log = self.session.log();
@@ -86,7 +90,7 @@ impl Driver {
             let files = instructions.files(cwd.as_deref().map(Path::new));
             instructions::update(&self.told.instructions, files, budget)
         });
-        let runtime = self.snapshot(&log, cwd.as_deref());
+        let runtime = self.snapshot(&log, cwd.as_deref(), entering);
         let said = instructions.into_iter().chain(runtime);
         Ok(said
             .map(|said| said.into_input(self.env.fresh_id()))

@@ -2,13 +2,14 @@
 //!
 //! The last snapshot that the model still sees counts, whole. If the next one would say the same it is not said.
 
-use offshoot_session::{Body, Event, EventLog, LogOffset};
+use offshoot_session::{Body, Event, EventLog, LogOffset, SideMark};
 use offshoot_tool_api::{ApprovalPolicy, SandboxMode};
 use serde::{Deserialize, Serialize};
 
 use super::{Said, fork};
 use crate::driver::Driver;
 use crate::events::{SourceKind, read};
+use crate::input::Input;
 use crate::permission::Chosen;
 
 pub(super) const KIND: &str = "runtime-context";
@@ -70,6 +71,12 @@ impl Surroundings {
     }
 }
 
+/// What the tools of a side session may do, whatever else is chosen. It is said again when a compaction has covered what the
+/// session was told first, so it says as much.
+const ON_THE_SIDE: &str = "This is a side session: explain, and do not act or go on with the task of the conversation that it \
+was branched off from. Tools may look at things and change none, and none may hand work to another agent. Nobody can give \
+permission for more, so do not ask for it: say what should be done instead.";
+
 /// What the tools may do.
 fn permissions(chosen: Chosen) -> ContextSection {
     let may = match chosen.mode {
@@ -91,7 +98,12 @@ fn permissions(chosen: Chosen) -> ContextSection {
 
 impl Driver {
     /// The snapshot to add, if the model's picture is out of date.
-    pub(super) fn snapshot(&mut self, log: &EventLog, cwd: Option<&str>) -> Option<Said> {
+    pub(super) fn snapshot(
+        &mut self,
+        log: &EventLog,
+        cwd: Option<&str>,
+        entering: &[Input],
+    ) -> Option<Said> {
         self.surroundings.follow(log);
         let mut sections = Vec::new();
         if let Some(cwd) = cwd {
@@ -99,7 +111,10 @@ impl Driver {
             sections.push(ContextSection::new("working-directory:current", text));
         }
         sections.extend(self.config.context.sections.iter().cloned());
-        if self.tools.iter().len() > 0 {
+        let mark = entering.iter().rev().find_map(Input::side_mark);
+        if mark.map_or(log.is_side_session(), |mark| mark == SideMark::Framing) {
+            sections.push(ContextSection::new("permissions", ON_THE_SIDE));
+        } else if self.tools.iter().len() > 0 {
             sections.push(permissions(self.permissions.current));
         }
         sections.extend(self.forks(log));

@@ -93,7 +93,7 @@ impl Bench {
         };
         let disk = Faults::default();
         let windows = Windows::default();
-        let service = service(&home, &disk, &windows, &env);
+        let service = service(home.path(), &disk, &windows, &env);
         Self {
             home,
             env,
@@ -106,25 +106,31 @@ impl Bench {
 
     /// As [`Bench::restart`], with somebody who hears of what could not be stored.
     pub(crate) fn report_to(&mut self, listener: UnstoredListener) {
-        let service = service(&self.home, &self.disk, &self.windows, &self.env);
+        let service = service(self.root(), &self.disk, &self.windows, &self.env);
         self.service = service.on_unstored(listener);
     }
 
-    /// Ends an agent as if its process were killed: nothing of what it has queued gets to the disk any more.
-    pub(crate) fn crash(&mut self, agent: Driver) {
+    /// Ends agents as if their process were killed: nothing of what they have queued gets to the disk any more. `agents` is
+    /// whatever keeps them going: drivers, or handles with the runtime that their tasks are on.
+    pub(crate) fn crash(&mut self, agents: impl Sized) {
         self.disk.0.lock().unwrap().dead = true;
-        drop(agent);
+        drop(agents);
         self.disk.0.lock().unwrap().dead = false;
         self.restart();
     }
 
     /// What another process would have: nothing of this one but the files.
     pub(crate) fn restart(&mut self) {
-        self.service = service(&self.home, &self.disk, &self.windows, &self.env);
+        self.service = service(self.root(), &self.disk, &self.windows, &self.env);
+    }
+
+    /// The directory that it is all in.
+    pub(crate) fn root(&self) -> &Path {
+        self.home.path()
     }
 
     pub(crate) fn persistence(&self) -> JsonlStore {
-        store(&self.home)
+        store(self.root())
     }
 
     pub(crate) fn create(&self) -> Attached {
@@ -202,14 +208,25 @@ impl Bench {
     }
 }
 
-fn store(home: &TestHome) -> JsonlStore {
-    let store = JsonlStore::new(home.path().join("sessions"), Container::Raw);
+fn store(root: &Path) -> JsonlStore {
+    let store = JsonlStore::new(root.join("sessions"), Container::Raw);
     store.settling(Arc::new(AnswerSettler))
 }
 
-fn service(home: &TestHome, faults: &Faults, windows: &Windows, env: &Env) -> SessionService {
+/// What a process has that works on the home of another one's bench. It passes a point of the probe before it writes.
+pub(crate) fn in_another_process(root: &Path, probe: &Probe) -> (SessionService, Env) {
+    let disk = Faults::default();
+    disk.probe(probe);
+    let env = Env {
+        clock: Arc::new(Fixed),
+        ids: Arc::new(Counting(AtomicU64::new(1_000))),
+    };
+    (service(root, &disk, &Windows::default(), &env), env)
+}
+
+fn service(root: &Path, faults: &Faults, windows: &Windows, env: &Env) -> SessionService {
     let store = FaultyStore {
-        store: store(home),
+        store: store(root),
         faults: faults.clone(),
     };
     SessionService::new(Arc::new(store), env.clone()).writing_on(windows.thread())
@@ -322,7 +339,7 @@ pub(crate) struct Faults(Arc<Mutex<Plan>>);
 #[derive(Debug, Default)]
 struct Plan {
     batches: usize,
-    /// Passes a point before every batch.
+    /// Passes a point before whatever is written.
     probe: Option<Probe>,
     failing: Option<RangeInclusive<usize>>,
     /// Nothing works, journals included.
@@ -348,7 +365,7 @@ impl Faults {
         self.0.lock().unwrap().batches
     }
 
-    /// Makes every batch a point of a probe.
+    /// Makes every new file, fork and batch a point of a probe.
     pub(crate) fn probe(&self, probe: &Probe) {
         self.0.lock().unwrap().probe = Some(probe.clone());
     }
@@ -357,11 +374,15 @@ impl Faults {
         self.0.lock().unwrap().dead
     }
 
-    fn next(&self) -> io::Result<()> {
+    fn point(&self, point: &str) {
         let probe = self.0.lock().unwrap().probe.clone();
         if let Some(probe) = probe {
-            probe.point("batch");
+            probe.point(point);
         }
+    }
+
+    fn next(&self) -> io::Result<()> {
+        self.point("batch");
         let mut plan = self.0.lock().unwrap();
         plan.batches += 1;
         let number = plan.batches;
@@ -389,6 +410,7 @@ impl FaultyStore {
 
 impl Persistence for FaultyStore {
     fn create(&self, header: &SessionHeader) -> Result<Box<dyn SessionWriter>, StoreError> {
+        self.faults.point("create");
         Ok(self.faulty(self.store.create(header)?))
     }
 
@@ -398,6 +420,7 @@ impl Persistence for FaultyStore {
         seed: &ForkSeed,
         shareable: &Prefix,
     ) -> Result<Box<dyn SessionWriter>, StoreError> {
+        self.faults.point("fork");
         Ok(self.faulty(self.store.fork(header, seed, shareable)?))
     }
 
@@ -410,6 +433,7 @@ impl Persistence for FaultyStore {
     }
 
     fn open(&self, id: &SessionId, now: i64) -> Result<OpenSession, StoreError> {
+        self.faults.point("open");
         let mut opened = self.store.open(id, now)?;
         opened.writer = self.faulty(opened.writer);
         Ok(opened)

@@ -44,7 +44,7 @@ fn model(probe: &Probe) -> Arc<ProbedModel> {
     ))
 }
 
-fn setup(bench: &Bench, probe: &Probe) -> AgentSetup {
+pub(crate) fn setup(bench: &Bench, probe: &Probe) -> AgentSetup {
     let mut setup = AgentSetup::new(model(probe), probe.tools(), config(), bench.env.clone());
     setup.hooks.push(Arc::new(ProbedHook {
         probe: probe.clone(),
@@ -56,7 +56,7 @@ fn setup(bench: &Bench, probe: &Probe) -> AgentSetup {
 }
 
 /// For whatever is still to be answered.
-fn here() -> Arc<ScriptModel> {
+pub(crate) fn here() -> Arc<ScriptModel> {
     script(vec![says("Here."); 4])
 }
 

@@ -43,7 +43,9 @@ fn detail(event: &Event) -> String {
         EventKind::InboxSpliced => splice(&data),
         EventKind::UserMessage => match str_of(&data["source"]["kind"]) {
             "user" => quoted(&data),
-            other => other.to_owned(),
+            other => format!("{other} {}", str_of(&data["source"]["act"]))
+                .trim_end()
+                .to_owned(),
         },
         EventKind::RequestHeader => str_of(&data["reason"]).to_owned(),
         EventKind::AssistantMessage => {

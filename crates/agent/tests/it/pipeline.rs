@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use offshoot_agent::{
-    CancelCause, Gate, HookError, Input, PostExecute, ReadOnlyGate, RepeatReminder, ToolFilter,
+    CancelCause, Gate, HookError, Input, PostExecute, RepeatReminder, ToolFilter,
 };
 use offshoot_model::{ContentBlock, MessageSource};
 use offshoot_session::EventKind;
-use offshoot_tool_api::{Effects, ToolError, ToolOutput};
+use offshoot_tool_api::{ToolError, ToolOutput};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -358,27 +358,6 @@ async fn a_tool_that_the_agent_may_not_use_is_shown_and_refused() {
     }
     let error = ToolFilter::new(Some(&names(&["a"])), &names(&["b["])).unwrap_err();
     assert!(error.to_string().starts_with("rule 2 (`b[`): "), "{error}");
-}
-
-#[tokio::test]
-async fn an_agent_that_may_only_look_changes_nothing_and_delegates_nothing() {
-    let bench = Bench::new();
-    let delegate = Probe::limits("delegate").with_effects(Effects::Delegating);
-    let log = Scene::new(&bench)
-        .tool(delegate)
-        .hook(Arc::new(ReadOnlyGate))
-        .play(&["look", "check", "change", "delegate", "nothing"].map(|name| (name, name, "{}")))
-        .await;
-    assert_eq!(
-        texts(&log),
-        [
-            "look is done",
-            "check is done",
-            "Error: tool \"change\" can change things, and this agent may only look",
-            "Error: tool \"delegate\" hands work to another agent, and this agent may only look",
-            "Error: there is no tool named `nothing`",
-        ]
-    );
 }
 
 #[tokio::test]

@@ -10,13 +10,8 @@ mod world;
 use std::collections::BTreeMap;
 
 use offshoot_agent::{build_request, count_requests, reconstruct, request_at, script_from};
-use offshoot_model::{
-    LateInstructions, MessagesDialect, ModelRequest, Pictures, Protocol, Role, encode_messages,
-};
+use offshoot_model::{ModelRequest, encode_messages};
 use offshoot_session::{EventKind, EventLog, LogOffset, SessionId};
-use offshoot_test_support::transcript::{
-    Rules, SystemMessages, Violation, messages, validate, validate_with,
-};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
@@ -24,6 +19,7 @@ use serde_json::Value;
 use crate::bench::DIALECT;
 use crate::prefix::elements;
 use crate::support::{all, says};
+use crate::transcripts::violations;
 use player::Summaries;
 use world::World;
 
@@ -175,32 +171,8 @@ fn encoded(request: &ModelRequest) -> Vec<String> {
 }
 
 /// No provider refuses it, however it is spoken to.
-fn acceptable(request: &ModelRequest) -> Result<(), TestCaseError> {
-    let body = |protocol: Protocol| -> Value {
-        let bytes = protocol.encode(request, Pictures::Named).unwrap();
-        serde_json::from_slice(&bytes).unwrap()
-    };
-    let rules = Rules {
-        system_messages: SystemMessages::Anywhere,
-    };
-    let mut violations =
-        validate_with(&body(Protocol::ChatCompletions(DIALECT))["messages"], rules);
-    // A route that is told of tools in the middle answers the message before that.
-    let told = request
-        .messages
-        .last()
-        .is_some_and(|last| last.role == Role::Developer);
-    violations
-        .retain(|violation| !(told && matches!(violation, Violation::NothingToAnswer { .. })));
-    prop_assert_eq!(violations, []);
-    let mut strict = DIALECT;
-    strict.late_instructions = LateInstructions::User;
-    prop_assert_eq!(
-        validate(&body(Protocol::ChatCompletions(strict))["messages"]),
-        []
-    );
-    let messages = Protocol::Messages(MessagesDialect::anthropic());
-    prop_assert_eq!(messages::validate(&body(messages)), []);
+pub(crate) fn acceptable(request: &ModelRequest) -> Result<(), TestCaseError> {
+    prop_assert_eq!(violations(request), Vec::<String>::new());
     Ok(())
 }
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use offshoot_agent::{derive_script, script_from};
+use offshoot_agent::{
+    Asked, RecordedCall, ReplayError, derive_script, recorded_calls, script_from,
+};
 use offshoot_model::{Attempt, Chunk, RetryPolicy, ScriptModel};
-use offshoot_session::{EventLog, LogOffset, Session};
+use offshoot_session::{EventLog, LogOffset, Seq, Session};
 use offshoot_test_support::{Reply, ScriptedModelServer};
 
 use crate::bench::{Bench, NOW, ask, over_http, script};
@@ -18,6 +20,12 @@ fn rows(log: &EventLog) -> Vec<String> {
 
 fn session(bench: &Bench, id: &offshoot_session::SessionId) -> Session {
     bench.read(id).stored.balanced(NOW).unwrap()
+}
+
+/// What a session's own events make its model say.
+fn attempts(session: &Session) -> Vec<Attempt> {
+    let calls = derive_script(session).unwrap();
+    calls.into_iter().map(|call| call.attempt).collect()
 }
 
 const PROMPTS: [&str; 3] = ["Do both.", "This fails.", "Again."];
@@ -36,7 +44,7 @@ async fn the_same_prompts_give_the_same_log() {
         ask(&mut agent, prompt).await;
     }
     let id = agent.session().id().clone();
-    let script = derive_script(&session(&recorded, &id)).unwrap();
+    let script = attempts(&session(&recorded, &id));
     assert_eq!(script.len(), 4);
 
     let again = Bench::new();
@@ -96,10 +104,10 @@ async fn compactions_and_retries_replay_as_they_were_whatever_came_of_them() {
         ],
     ];
     for (number, rest) in rests.into_iter().enumerate() {
-        let attempts: Vec<_> = two_turns().into_iter().chain(rest).collect();
-        let (_recorded, session) = crowded(attempts.clone()).await;
-        let script = derive_script(&session).unwrap();
-        assert_eq!(script.len(), attempts.len(), "{number}");
+        let said: Vec<_> = two_turns().into_iter().chain(rest).collect();
+        let (_recorded, session) = crowded(said.clone()).await;
+        let script = attempts(&session);
+        assert_eq!(script.len(), said.len(), "{number}");
         let (_again, replayed) = crowded(script).await;
         assert_eq!(rows(replayed.log()), rows(session.log()), "{number}");
     }
@@ -120,25 +128,18 @@ async fn a_fork_replays_its_own_part_and_not_its_parents() {
     let mut child = bench.agent(attached, script(vec![says("Three.")]));
     ask(&mut child, "Third.").await;
     let child = session(&bench, &"child".into());
-    assert_eq!(derive_script(&child).unwrap(), [says("Three.")]);
+    assert_eq!(attempts(&child), [says("Three.")]);
     assert_eq!(
         script_from(child.log(), LogOffset::START).unwrap(),
         [says("One."), says("Two."), says("Three.")]
     );
 }
 
-#[tokio::test]
-async fn an_answer_that_was_interrupted_replays_as_far_as_it_came_and_then_fails() {
+/// A conversation whose first answer is cut off after these chunks, and which then goes on.
+async fn cut_off(begun: Vec<Chunk>) -> (Bench, Session) {
     let bench = Bench::new();
     let cancel = offshoot_agent::Cancel::new();
-    let begun = vec![Chunk::TextDelta {
-        index: 0,
-        text: "I beg".into(),
-    }];
-    let hang = Attempt::Hang {
-        chunks: begun.clone(),
-    };
-    let model = script(vec![hang]);
+    let model = script(vec![Attempt::Hang { chunks: begun }, says("Here.")]);
     let mut agent = bench.agent(bench.create(), Arc::clone(&model) as _);
     agent.submit("First.").unwrap();
     let (done, ()) = tokio::join!(agent.run(&cancel), async {
@@ -148,13 +149,98 @@ async fn an_answer_that_was_interrupted_replays_as_far_as_it_came_and_then_fails
         cancel.cancel(offshoot_agent::CancelCause::User);
     });
     done.unwrap();
+    ask(&mut agent, "Second.").await;
     let session = session(&bench, agent.session().id());
-    let throw = Attempt::Throw {
-        chunks: begun,
+    (bench, session)
+}
+
+fn begun() -> Vec<Chunk> {
+    vec![Chunk::TextDelta {
+        index: 0,
+        text: "I beg".into(),
+    }]
+}
+
+fn closes(chunks: Vec<Chunk>) -> Attempt {
+    Attempt::Throw {
+        chunks,
         message: "the recorded answer of turn 1, step 1 ends here without a finish".into(),
         code: "STREAM_CLOSED".into(),
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_is_an_error_that_names_its_event_and_what_to_write() {
+    for chunks in [begun(), Vec::new()] {
+        let (_bench, session) = cut_off(chunks).await;
+        let error = derive_script(&session).unwrap_err();
+        let seq = error.seq();
+        let unfinished = ReplayError::Unfinished {
+            seq,
+            turn: 1,
+            step: 1,
+            at: 0,
+        };
+        assert_eq!(error, unfinished);
+        let event = session.log().get(seq).unwrap();
+        assert!(event.kind().as_str().starts_with("assistant/"), "{event:?}");
+        assert_eq!(error.code(), "REPLAY_UNFINISHED");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(
+                format!("{error}\nhint: {}", error.hint().unwrap()).replace(&format!("event {seq}:"), "event N:")
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_only_goes_on_gets_an_answer_that_was_cut_off_as_a_stream_that_closes() {
+    for chunks in [begun(), Vec::new()] {
+        let (_bench, session) = cut_off(chunks.clone()).await;
+        assert_eq!(
+            script_from(session.log(), LogOffset::START).unwrap(),
+            [closes(chunks), says("Here.")]
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_call_knows_the_event_that_it_comes_from_and_what_was_asked() {
+    let retried = vec![fails("SERVER"), says("Three."), says("Four.")];
+    let attempts = two_turns().into_iter().chain([says("In short.")]);
+    let (_bench, session) = crowded(attempts.chain(retried).collect()).await;
+    let calls = recorded_calls(session.log(), LogOffset::START).unwrap();
+    let named: Vec<_> = calls
+        .iter()
+        .map(|RecordedCall { seq, asked, .. }| {
+            (
+                session.log().get(*seq).unwrap().kind().as_str().to_owned(),
+                *asked,
+            )
+        })
+        .collect();
+    let message = |turn| {
+        (
+            "assistant/message".to_owned(),
+            Asked::Answer { turn, step: 1 },
+        )
     };
-    assert_eq!(derive_script(&session).unwrap(), [throw]);
+    assert_eq!(
+        named,
+        [
+            message(1),
+            message(2),
+            ("compaction/summary".to_owned(), Asked::Summary),
+            (
+                "assistant/attempt".to_owned(),
+                Asked::Answer { turn: 3, step: 1 }
+            ),
+            message(3),
+            message(4),
+        ]
+    );
+    let seqs: Vec<Seq> = calls.iter().map(|call| call.seq).collect();
+    assert!(seqs.is_sorted(), "{seqs:?}");
 }
 
 #[tokio::test]
