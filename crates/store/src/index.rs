@@ -4,7 +4,7 @@
 //! whatever is wrong with the file (missing, unreadable, torn, of another version, written by two at once) is as if the
 //! row were absent, which costs the time of reading the session again and is no error. Nothing here is made durable.
 //!
-//! One file per home, named from the path of its sessions: `<cache>/<hash>/index.v1.jsonl`. The first line says whose it
+//! One file per home, named from the path of its sessions: `<cache>/<hash>/index.v2.jsonl`. The first line says whose it
 //! is, every other one holds a row, with a checksum in front of it. What is new is appended; of two rows of a session the
 //! last counts. The file is written anew and renamed into place when more than half of the lines are out of date; and when a
 //! session is gone: its title is a person's words, and they are not kept of what was deleted.
@@ -25,7 +25,9 @@ use crate::threads::in_threads;
 pub(crate) use row::{Directory, Log, Row, checksum};
 
 /// To be changed whenever a row, or how a summary is made, is not what it was.
-const NAME: &str = "index.v1.jsonl";
+const NAME: &str = "index.v2.jsonl";
+/// What earlier versions of the program wrote. They are not read, and not kept either: there are titles in them.
+const OUTDATED: &[&str] = &["index.v1.jsonl"];
 /// Lines out of date that are left alone, whatever the number of rows.
 const LEFTOVERS: usize = 200;
 
@@ -60,7 +62,7 @@ impl Index {
         digest.push(root.as_os_str().as_encoded_bytes());
         let hash: String = digest.to_string().chars().take(32).collect();
         let title = serde_json::json!({
-            "offshoot-index": 1,
+            "offshoot-index": 2,
             // What another program makes of the same bytes may be something else.
             "program": env!("CARGO_PKG_VERSION"),
             "root": root.to_string_lossy(),
@@ -177,6 +179,9 @@ impl Index {
     /// Whoever was killed while writing has left a file that nobody wants. One that is being written at this moment may go
     /// too: then its writer has worked for nothing.
     fn remove_leftovers(&self, dir: &Path) {
+        for name in OUTDATED {
+            let _ignored = self.disk.remove(&dir.join(name));
+        }
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.extension().is_some_and(|end| end == "tmp") {

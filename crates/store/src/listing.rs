@@ -8,7 +8,7 @@ use std::cmp::{Ordering, Reverse};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use offshoot_session::{SessionHeader, SessionId};
+use offshoot_session::{Origin, SessionHeader, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
@@ -31,6 +31,9 @@ pub struct Query {
     pub statuses: Vec<Status>,
     /// Only those that were forked from, or delegated by, this session.
     pub parent: Option<SessionId>,
+    /// Whether sessions are left out that other sessions have delegated work to. One whose header cannot be read is none of
+    /// them.
+    pub without_subagents: bool,
     /// When the list is asked for, in ms since the epoch. A file that has changed less than two seconds before may change
     /// again without showing it, so what is read of it is not remembered; with 0, the default, nothing is.
     pub now: i64,
@@ -246,6 +249,7 @@ impl Query {
             let within = |within: &Within| cwd.is_some_and(|cwd| within.holds(cwd));
             self.cwd.as_ref().is_none_or(within)
                 && (self.parent.is_none() || self.parent.as_ref() == parent)
+                && !(self.without_subagents && header.is_some_and(is_subagent))
                 && (self.statuses.is_empty() || self.statuses.contains(&row.status()))
                 && text.as_ref().is_none_or(|text| row.has(cwd, text))
         });
@@ -263,6 +267,10 @@ impl Within {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(is_separator)),
         }
     }
+}
+
+fn is_subagent(header: &SessionHeader) -> bool {
+    header.origin == Some(Origin::Subagent)
 }
 
 /// The order of a list: the last changed first, then by id; two files of one id in an order that a cursor can name.

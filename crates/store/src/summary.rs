@@ -34,6 +34,9 @@ pub struct Summary {
     /// Where a fork cuts that names no cut: the last completed turn with its independent tail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundary: Option<Seq>,
+    /// Whether it is a side session, in which tools may only look.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub side: bool,
     /// The turn that has no end: it is running, or a crash has left it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_turn: Option<u64>,
@@ -110,6 +113,7 @@ impl Summary {
             last_activity: log.last().map(|event| event.time()),
             cut: None,
             boundary: log.latest_completed_boundary(),
+            side: log.is_side_session(),
             open_turn: log.open_tail().turn(),
             torn: None,
             findings: found.collect(),

@@ -112,7 +112,7 @@ fn touch(path: &Path) {
 
 fn size(cache: &Path) -> usize {
     let homes = fs::read_dir(cache).expect("the cache was written");
-    let files = homes.map(|home| home.expect("an entry").path().join("index.v1.jsonl"));
+    let files = homes.map(|home| home.expect("an entry").path().join("index.v2.jsonl"));
     let sizes = files.map(|file| fs::metadata(file).map_or(0, |meta| meta.len()));
     usize::try_from(sizes.sum::<u64>()).unwrap_or(usize::MAX)
 }

@@ -175,6 +175,7 @@ mod tests {
             last_activity: Some(-1),
             cut: Some(Seq::new(0)),
             boundary: None,
+            side: true,
             open_turn: None,
             torn: None,
             findings: Vec::new(),

@@ -60,7 +60,7 @@ impl Bench {
         let dirs = fs::read_dir(self.cache.path()).unwrap();
         let dirs: Vec<PathBuf> = dirs.map(|dir| dir.unwrap().path()).collect();
         assert_eq!(dirs.len(), 1, "{dirs:?}");
-        dirs[0].join("index.v1.jsonl")
+        dirs[0].join("index.v2.jsonl")
     }
 }
 
@@ -98,6 +98,7 @@ fn note(title: &str) -> Summary {
         last_activity: Some(-5),
         cut: Some(Seq::new(3)),
         boundary: None,
+        side: true,
         open_turn: None,
         torn: None,
         findings: Vec::new(),
@@ -342,11 +343,25 @@ fn a_cut_or_changed_index_says_what_is_true_or_nothing() {
 }
 
 #[test]
+fn what_an_earlier_version_wrote_is_not_kept() {
+    let bench = Bench::new();
+    bench.put("a", 16);
+    bench.fill();
+    let old = bench.index().with_file_name("index.v1.jsonl");
+    write(&old, fs::read(bench.index()).unwrap());
+    fs::remove_file(bench.index()).unwrap();
+    assert_eq!(bench.listed(), ["a unknown"]);
+    bench.fill();
+    assert_eq!(bench.listed(), ["a 16"]);
+    assert!(!old.exists());
+}
+
+#[test]
 fn whatever_lies_where_the_index_belongs_is_no_error() {
     let other_version = |bench: &Bench| {
         bench.fill();
         let text = fs::read_to_string(bench.index()).unwrap();
-        let text = text.replacen("\"offshoot-index\":1", "\"offshoot-index\":2", 1);
+        let text = text.replacen("\"offshoot-index\":2", "\"offshoot-index\":3", 1);
         write(&bench.index(), text);
     };
     let a_directory = |bench: &Bench| {

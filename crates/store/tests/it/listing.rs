@@ -7,16 +7,16 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use offshoot_format::Container;
-use offshoot_session::{LogOffset, Seq, SessionHeader, SessionId};
+use offshoot_session::{Seq, SessionHeader, SessionId};
 use offshoot_store::{
-    Fault, JsonlStore, Listed, Noticed, Page, Persistence, Query, Status, Summary, Torn, Within,
+    Fault, JsonlStore, Listed, Noticed, Page, Persistence, Query, Status, Summary,
 };
 
 use crate::many::{id, put_many};
-use crate::support::{BOTH, Home, TWO_CALLS, event, events, file_bytes, header, write};
+use crate::support::{Home, TWO_CALLS, event, events, file_bytes, header, write};
 
 /// Puts sessions whose files changed at these seconds.
-fn put_at(home: &Home, sessions: &[(&str, u64)]) {
+pub(crate) fn put_at(home: &Home, sessions: &[(&str, u64)]) {
     for (id, seconds) in sessions {
         let bytes = file_bytes(Container::Raw, &header(id), &[&events(16)]);
         let path = home.put_log(id, Container::Raw, bytes);
@@ -30,7 +30,7 @@ fn set_time(path: &Path, seconds: u64) {
     file.set_modified(time).unwrap();
 }
 
-fn ids(page: &Page) -> Vec<&str> {
+pub(crate) fn ids(page: &Page) -> Vec<&str> {
     page.rows.iter().map(|row| row.id.as_str()).collect()
 }
 
@@ -230,96 +230,6 @@ fn a_clock_that_was_wrong_changes_the_order_and_nothing_else() {
 }
 
 #[test]
-fn a_summary_says_what_only_the_events_know() {
-    let whole = Summary {
-        version: 4,
-        events: LogOffset::new(16),
-        turns: 1,
-        title: None,
-        last_activity: Some(132),
-        cut: None,
-        boundary: Some(Seq::new(15)),
-        open_turn: None,
-        torn: None,
-        findings: Vec::new(),
-    };
-    let title = r#"{"type":"session/title","seq":16,"time":140,"data":{"title":" Two lists\n","messageSeqs":[3],"source":{"kind":"fallback"}}}"#;
-    let titled = format!("{TWO_CALLS}{title}\n");
-    let titled: Vec<_> = titled.lines().map(event).collect();
-    for container in BOTH {
-        let home = Home::new();
-        let put = |id: &str, bytes: Vec<u8>| drop(home.put_log(id, container, bytes));
-        put(
-            "whole",
-            file_bytes(container, &header("whole"), &[&events(16)]),
-        );
-        put(
-            "titled",
-            file_bytes(container, &header("titled"), &[&titled]),
-        );
-        put(
-            "open",
-            file_bytes(container, &header("open"), &[&events(9)]),
-        );
-        let mut torn = file_bytes(
-            container,
-            &header("torn"),
-            &[&events(9), &events(16)[9..10]],
-        );
-        torn.truncate(torn.len() - 40);
-        put("torn", torn);
-        put("empty", file_bytes(container, &header("empty"), &[]));
-
-        let store = home.store(container);
-        let page = store.list_filled(&Query::default(), u64::MAX).unwrap().page;
-        let of = |id: &str| {
-            let row = page.rows.iter().find(|row| row.id.as_str() == id);
-            (
-                row.unwrap().summary().unwrap().clone(),
-                row.unwrap().status(),
-            )
-        };
-        assert_eq!(of("whole"), (whole.clone(), Status::Ok));
-        let titled = Summary {
-            events: LogOffset::new(17),
-            title: Some("Two lists".into()),
-            last_activity: Some(140),
-            boundary: Some(Seq::new(16)),
-            ..whole.clone()
-        };
-        assert_eq!(of("titled"), (titled, Status::Ok));
-        let open = Summary {
-            events: LogOffset::new(9),
-            last_activity: Some(112),
-            boundary: None,
-            open_turn: Some(1),
-            ..whole.clone()
-        };
-        assert_eq!(of("open"), (open.clone(), Status::Open));
-        let (torn, status) = of("torn");
-        let (line, reason) = torn
-            .torn
-            .clone()
-            .map(|torn| (torn.line, torn.reason))
-            .unwrap();
-        assert_eq!((line, status), (11, Status::Torn));
-        let expected = Summary {
-            torn: Some(Torn { line, reason }),
-            ..open
-        };
-        assert_eq!(torn, expected);
-        let empty = Summary {
-            events: LogOffset::START,
-            turns: 0,
-            last_activity: None,
-            boundary: None,
-            ..whole.clone()
-        };
-        assert_eq!(of("empty"), (empty, Status::Ok));
-    }
-}
-
-#[test]
 fn a_summary_of_an_open_session_is_that_of_its_file() {
     let home = Home::new();
     let store = home.store(Container::Zstd);
@@ -423,84 +333,6 @@ fn bad_files_are_rows_with_their_reason_and_hide_no_other() {
         }
     );
     assert_eq!(home.tree(), before);
-}
-
-#[test]
-fn filters_choose_by_place_parent_text_and_status() {
-    let home = Home::new();
-    let store = home.store(Container::Raw);
-    let put = |header: &SessionHeader, len: usize| {
-        let project = match header.cwd.as_deref() {
-            None => "_no-cwd".to_owned(),
-            Some(cwd) => format!("-{}--", cwd.replace('/', "-")),
-        };
-        let bytes = file_bytes(Container::Raw, header, &[&events(len)]);
-        home.put(format!("{project}/{}/session.v4.jsonl", header.id), bytes);
-    };
-    let at = |id: &str, cwd: &str| SessionHeader {
-        cwd: Some(cwd.to_owned()),
-        ..header(id)
-    };
-    put(&at("top", "/srv"), 16);
-    put(&at("demo", "/srv/demo"), 16);
-    put(&at("twin", "/srv/demo2"), 9);
-    put(
-        &SessionHeader {
-            parent: Some("demo".into()),
-            ..at("Kid", "/srv/demo/sub")
-        },
-        16,
-    );
-    put(
-        &SessionHeader {
-            cwd: None,
-            ..header("nowhere")
-        },
-        0,
-    );
-    let chosen = |query: Query| {
-        let filled = store.list_filled(&query, u64::MAX).unwrap();
-        let mut ids: Vec<String> = ids(&filled.page).into_iter().map(str::to_owned).collect();
-        assert_eq!(filled.page.matching, ids.len());
-        ids.sort();
-        ids
-    };
-    let cwd = |cwd| Query {
-        cwd: Some(cwd),
-        ..Query::default()
-    };
-    assert_eq!(chosen(cwd(Within::Exactly("/srv/demo/".into()))), ["demo"]);
-    assert_eq!(
-        chosen(cwd(Within::Below("/srv/demo".into()))),
-        ["Kid", "demo"]
-    );
-    assert_eq!(
-        chosen(cwd(Within::Below("/".into()))),
-        ["Kid", "demo", "top", "twin"]
-    );
-    let text = |text: &str| Query {
-        text: Some(text.into()),
-        ..Query::default()
-    };
-    assert_eq!(chosen(text("KID")), ["Kid"]);
-    assert_eq!(chosen(text("/SUB")), ["Kid"]);
-    assert_eq!(chosen(text("no such text")), [""; 0]);
-    let parent = Query {
-        parent: Some("demo".into()),
-        ..Query::default()
-    };
-    assert_eq!(chosen(parent), ["Kid"]);
-    let status = |statuses: &[Status]| Query {
-        statuses: statuses.to_vec(),
-        ..Query::default()
-    };
-    assert_eq!(chosen(status(&[Status::Open])), ["twin"]);
-    assert_eq!(
-        chosen(status(&[Status::Open, Status::Ok])),
-        ["Kid", "demo", "nowhere", "top", "twin"]
-    );
-    let unread = store.list(&status(&[Status::Unknown])).unwrap();
-    assert_eq!(unread.matching, 5, "a list alone reads no body");
 }
 
 #[test]
