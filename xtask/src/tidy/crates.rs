@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
     layer(
         "replay",
         &["session", "format", "store", "model", "agent"],
-        &[],
+        &["tools", "tool-api"],
     ),
     layer(
         "cli",
