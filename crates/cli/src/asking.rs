@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use offshoot_agent::Input;
 use offshoot_model::{ContentBlock, ImageAttachment, MessageSource};
 use offshoot_store::Blobs;
 
+use crate::args::Turn;
 use crate::failure::Failure;
 use crate::notes::Notes;
 use crate::system;
@@ -41,20 +42,17 @@ struct Image {
 }
 
 impl Question {
-    /// The prompt with what standard input has to add, and the pictures.
+    /// The prompt with what standard input has to add, and the pictures. `command` is what the prompt stands behind.
     ///
     /// # Errors
     /// There is nothing to ask, or something of it cannot be read.
-    pub(crate) fn read(
-        prompt: Option<&str>,
-        images: &[PathBuf],
-        notes: Notes,
-    ) -> Result<Self, Failure> {
-        let images: Vec<Image> = images
+    pub(crate) fn read(args: &Turn, command: &str, notes: Notes) -> Result<Self, Failure> {
+        let images: Vec<Image> = args
+            .images
             .iter()
             .map(|path| image(path))
             .collect::<Result<_, _>>()?;
-        let prompt = prompt.filter(|prompt| *prompt != STDIN);
+        let prompt = args.prompt.as_deref().filter(|prompt| *prompt != STDIN);
         let piped = match prompt {
             // Who gives no prompt means standard input, whatever it is, unless nobody could type an end to it.
             None if !std::io::stdin().is_terminal() => Some(stdin(notes)?),
@@ -68,10 +66,10 @@ impl Question {
             (None, piped) => piped.to_owned(),
         };
         if text.trim().is_empty() {
-            return Err(
-                Failure::usage("there is no prompt: say what the agent is to do")
-                    .hint("offshoot run PROMPT, or give it on standard input: offshoot run < FILE"),
-            );
+            let failure = Failure::usage("there is no prompt: say what the agent is to do");
+            return Err(failure.hint(format!(
+                "{command} PROMPT, or give it on standard input: {command} < FILE"
+            )));
         }
         Ok(Self { text, images })
     }

@@ -15,7 +15,8 @@ pub(crate) fn tell(changed: &ChangedFiles, worktree: Option<&Worktree>, notes: N
     notes.say_all(told(changed, worktree.is_some()));
 }
 
-fn told(changed: &ChangedFiles, has_own_files: bool) -> Vec<String> {
+/// The same, to be said elsewhere.
+pub(crate) fn told(changed: &ChangedFiles, has_own_files: bool) -> Vec<String> {
     let mut told = Vec::new();
     if !changed.files.is_empty() {
         let named = changed.files.iter().take(NAMED);

@@ -66,6 +66,24 @@ impl Failure {
         }
     }
 
+    /// One more thing to do.
+    pub(crate) fn and_hint(self, hint: impl Into<String>) -> Self {
+        let hint = hint.into();
+        let hint = match &self.hint {
+            Some(first) => format!("{first}\n{hint}"),
+            None => hint,
+        };
+        self.hint(hint)
+    }
+
+    /// Says of a session that was not found what it is to a side session.
+    pub(crate) fn of_parent(mut self) -> Self {
+        if self.missing.is_some() {
+            self.message = format!("there is nobody to bring the note to: {}", self.message);
+        }
+        self
+    }
+
     /// Says how to bring back the session that was not found, if it is in the trash of the home.
     pub(crate) fn or_in_trash(self, home: &Home) -> Self {
         let Some(id) = &self.missing else {

@@ -18,6 +18,8 @@ use crate::system;
 pub(crate) struct Home {
     path: PathBuf,
     locking: Locking,
+    /// Where what is read of it is remembered.
+    cache: Option<PathBuf>,
 }
 
 impl Home {
@@ -34,7 +36,17 @@ impl Home {
         Ok(Self {
             path,
             locking: Locking::default(),
+            cache: cache(),
         })
+    }
+
+    /// One that nobody else knows of: nothing outside of it is read or changed for it.
+    pub(crate) fn alone(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            locking: Locking::default(),
+            cache: None,
+        }
     }
 
     /// Says what to do where the file system has no locks.
@@ -56,8 +68,8 @@ impl Home {
         let store = JsonlStore::new(self.path.join("sessions"), Container::Zstd)
             .with_locking(self.locking)
             .settling(Arc::new(AnswerSettler));
-        match cache() {
-            Some(cache) => store.with_cache(&cache),
+        match &self.cache {
+            Some(cache) => store.with_cache(cache),
             None => store,
         }
     }

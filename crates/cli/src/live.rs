@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_agent::{FrameBody, StreamFrame};
@@ -10,6 +11,7 @@ use offshoot_session::{Body, Event, EventKind};
 use serde::Deserialize;
 
 use crate::notes::Notes;
+use crate::subagent_lines::SubagentLines;
 use crate::text;
 
 /// Prints on standard output what comes in, if that is a terminal; what tools do goes to standard error.
@@ -31,6 +33,11 @@ struct State {
     block: Option<u64>,
     /// The tools of the calls that have no result yet, by their ids, which say nothing to a person.
     calls: BTreeMap<String, String>,
+    subagents: SubagentLines,
+    /// Where whole lines go while a person types at the same terminal.
+    above: Option<Sender<String>>,
+    /// The line that has not ended meanwhile.
+    unfinished: String,
 }
 
 impl Live {
@@ -47,6 +54,14 @@ impl Live {
     pub(crate) fn always(notes: Notes) -> Self {
         Self {
             streams: true,
+            ..Self::new(notes)
+        }
+    }
+
+    /// Shows what tools do, and no text: it is for somebody else.
+    pub(crate) fn without_text(notes: Notes) -> Self {
+        Self {
+            streams: false,
             ..Self::new(notes)
         }
     }
@@ -84,6 +99,7 @@ impl Live {
 
     /// An event that is in the log.
     pub(crate) fn event(&self, event: &Event) {
+        self.of_subagents(event);
         match event.body() {
             Body::ToolCall(_, call) => {
                 let asked = format!("{}({})", call.name, call.arguments);
@@ -115,10 +131,48 @@ impl Live {
         }
     }
 
+    /// What an event of any log that is watched says of subagents. Nothing else of theirs is shown.
+    pub(crate) fn of_subagents(&self, event: &Event) {
+        let line = self.state().subagents.line(event);
+        if let Some(line) = line {
+            self.say(&line);
+        }
+    }
+
+    /// An answer that nobody has seen come in.
+    pub(crate) fn print(&self, answer: &str) {
+        let mut state = self.state();
+        state.end_line();
+        state.print(answer);
+        state.end_line();
+    }
+
     /// Says something on a line of its own.
     pub(crate) fn say(&self, message: &str) {
-        self.state().end_line();
+        let mut state = self.state();
+        state.end_line();
+        if std::io::stderr().is_terminal()
+            && let Some(above) = &state.above
+        {
+            // The terminal is gone, at worst.
+            drop(above.send(format!("{message}\n")));
+            return;
+        }
+        drop(state);
         self.notes.say(message);
+    }
+
+    /// A person types at the terminal from now on: lines go to where they do not tear theirs.
+    pub(crate) fn print_above(&self, above: Sender<String>) {
+        self.state().above = Some(above);
+    }
+
+    /// The person has done so.
+    pub(crate) fn print_below(&self) {
+        let mut state = self.state();
+        state.above = None;
+        let unfinished = std::mem::take(&mut state.unfinished);
+        state.print(&unfinished);
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -194,11 +248,21 @@ impl State {
             return;
         }
         let text = text::printable(text);
+        self.has_begun = true;
+        self.in_line = !text.ends_with('\n');
+        if let Some(above) = &self.above {
+            self.unfinished.push_str(&text);
+            if let Some(end) = self.unfinished.rfind('\n') {
+                let rest = self.unfinished.split_off(end + 1);
+                let lines = std::mem::replace(&mut self.unfinished, rest);
+                // The terminal is gone, at worst.
+                drop(above.send(lines));
+            }
+            return;
+        }
         let mut out = std::io::stdout().lock();
         // A reader who has gone away does not stop the turn: what it does is in the log.
         drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
-        self.has_begun = true;
-        self.in_line = !text.ends_with('\n');
     }
 
     fn end_line(&mut self) {

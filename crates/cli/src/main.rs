@@ -2,6 +2,7 @@
 
 mod agents;
 mod args;
+mod aside;
 mod asking;
 mod attachments;
 mod changes;
@@ -10,6 +11,7 @@ mod config;
 mod exit;
 mod failure;
 mod git;
+mod headless;
 mod home;
 mod interrupts;
 mod limits;
@@ -18,7 +20,9 @@ mod money;
 mod notes;
 mod opening;
 mod providers;
+mod scenarios;
 mod source;
+mod subagent_lines;
 mod system;
 mod text;
 mod watching;
@@ -32,7 +36,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 use offshoot_tools::sandbox::{SandboxLauncher, sandbox_exec};
 
-use crate::args::{Cli, Command, Output};
+use crate::args::{Cli, Command};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::home::Home;
@@ -50,8 +54,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
-    let json =
-        cli.json || matches!(&cli.command, Command::Run(run) if run.output == Some(Output::Json));
+    let turn = match &cli.command {
+        Command::Run(run) => Some(&run.turn),
+        Command::Side(side) => Some(&side.turn),
+        _ => None,
+    };
+    let json = cli.json || turn.is_some_and(args::Turn::is_for_a_program);
     match run(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) if failure.broken_pipe => Exit::Done.into(),
@@ -85,6 +93,14 @@ fn run(cli: &Cli) -> Result<Exit, Failure> {
         Command::Ls(args) => commands::ls::run(args, &home, cli.json, out).map(|()| Exit::Done),
         Command::Show(args) => commands::show::run(args, &home, cli.json, out).map(|()| Exit::Done),
         Command::Fork(args) => commands::fork::run(args, &home, cli.json, out).map(|()| Exit::Done),
+        Command::Side(args) => commands::side::run(args, &home, cli.json, out),
+        Command::Merge(args) => commands::merge::run(args, &home, cli.json, out),
+        Command::Promote(args) => {
+            commands::promote::run(args, &home, cli.json, out).map(|()| Exit::Done)
+        }
+        Command::Record(args) => commands::record::run(args, &home, cli.json, out),
+        Command::Replay(args) => commands::replay::run(args, &home, cli.json, out),
+        Command::ReplayStage(args) => commands::replay::stage(args, &home),
         Command::Check(args) => commands::check::run(args, &home, cli.json, out).map(Exit::of),
         Command::Export(args) => {
             commands::export::run(args, &home, cli.json, out).map(|()| Exit::Done)

@@ -3,6 +3,7 @@
 use offshoot_agent::{Cost, UsageReport};
 use offshoot_model::Usage;
 
+use crate::agents::UsedBelow;
 use crate::providers::Providers;
 
 /// Whether any call has said what it used.
@@ -32,6 +33,15 @@ pub(crate) fn said(report: &UsageReport, providers: &Providers) -> String {
         said.push_str(&format!("; {}{more}", dollars(cost.micro_dollars)));
     }
     said
+}
+
+/// What subagents have used together, in one line; `None` if there were none, or nobody knows.
+pub(crate) fn said_below(below: &[UsedBelow], providers: &Providers) -> Option<String> {
+    let models = below.iter().flat_map(|below| &below.used.models).cloned();
+    let all = UsageReport {
+        models: models.collect(),
+    };
+    is_known(&all).then(|| format!("subagents ({}): {}", below.len(), said(&all, providers)))
 }
 
 fn tokens(usage: &Usage) -> String {

@@ -19,6 +19,11 @@ impl Notes {
         Self { json }
     }
 
+    /// Whether a program reads them.
+    pub(crate) const fn are_json(self) -> bool {
+        self.json
+    }
+
     /// Says each of these as a note.
     pub(crate) fn say_all(self, notes: Vec<String>) {
         for note in notes {

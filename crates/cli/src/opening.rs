@@ -62,13 +62,12 @@ impl Opening {
     /// The directory that it works in, as far as that is here.
     pub(crate) fn directory(&self) -> PathBuf {
         let stored = self.read.as_ref();
-        let stored = stored.and_then(|read| read.stored.header.cwd.as_deref());
-        let named = match &self.wanted {
-            Wanted::New { cwd } => cwd.clone(),
-            Wanted::Session(_) | Wanted::Fork { .. } => stored.map(PathBuf::from),
-        };
-        let here = || std::env::current_dir().unwrap_or_default();
-        named.filter(|dir| dir.is_dir()).unwrap_or_else(here)
+        match &self.wanted {
+            Wanted::New { cwd } => directory(cwd.as_deref()),
+            Wanted::Session(_) | Wanted::Fork { .. } => {
+                directory(stored.and_then(|read| read.stored.header.cwd.as_deref()))
+            }
+        }
     }
 
     /// Creates, opens or forks it.
@@ -79,13 +78,7 @@ impl Opening {
         notes: Notes,
     ) -> Result<Attached, Failure> {
         match (self.wanted, self.read) {
-            (Wanted::Session(id), _) => {
-                let opened = service.open(&id)?;
-                if let Some(repair) = opened.repair {
-                    tell_repair(&repair, notes);
-                }
-                Ok(opened.attached)
-            }
+            (Wanted::Session(id), _) => open(service, &id, notes),
             (
                 Wanted::Fork {
                     source,
@@ -110,6 +103,26 @@ impl Opening {
             (Wanted::Fork { .. }, None) => unreachable!("BUG: the source of a fork has been read"),
         }
     }
+}
+
+/// The directory that is worked in: the one that is named, if it is here, else the current one.
+pub(crate) fn directory<P: AsRef<Path> + ?Sized>(named: Option<&P>) -> PathBuf {
+    let named = named.map(AsRef::as_ref).filter(|dir| dir.is_dir());
+    let here = || std::env::current_dir().unwrap_or_default();
+    named.map_or_else(here, Path::to_owned)
+}
+
+/// Opens a session that is there, and says what had to be repaired.
+pub(crate) fn open(
+    service: &SessionService,
+    id: &SessionId,
+    notes: Notes,
+) -> Result<Attached, Failure> {
+    let opened = service.open(id)?;
+    if let Some(repair) = opened.repair {
+        tell_repair(&repair, notes);
+    }
+    Ok(opened.attached)
 }
 
 fn attach_fork(

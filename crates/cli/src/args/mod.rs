@@ -1,6 +1,8 @@
 //! The command line: every command and flag with its help, defined once.
 
+mod replaying;
 mod running;
+mod side;
 mod values;
 
 use std::ffi::OsString;
@@ -12,9 +14,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use offshoot_session::Seq;
 use offshoot_store::{Locking, Status};
 
-pub(crate) use self::running::{Chat, Compact, Output, Run};
+pub(crate) use self::replaying::{Record, Replay, ReplayStage};
+pub(crate) use self::running::{Calling, Chat, Compact, Run, Turn};
+pub(crate) use self::side::{Merge, Promote, Side};
 pub(crate) use self::values::Age;
 use self::values::{named, parse_age, parse_limit, parse_number, parse_seq};
+use crate::scenarios::Program;
 
 /// An agent harness whose conversations are event logs: fork them at any event, repair them after a crash, replay them
 /// without a key.
@@ -72,6 +77,19 @@ pub(crate) enum Command {
     Show(Show),
     /// Branch a session off at an event; the source is only read
     Fork(Fork),
+    /// Ask on the side, in a fork that explains and may only look; the session itself goes on
+    Side(Side),
+    /// Bring a note from a side session back to the session that it was forked from
+    Merge(Merge),
+    /// Make an ordinary session of a side session: from then on it may act
+    Promote(Promote),
+    /// Do the steps of a scenario with its model, and write down what comes of it
+    Record(Record),
+    /// Run recorded scenarios again, without a key, and say whether they come to the same
+    Replay(Replay),
+    /// Run a part of a scenario; `replay` and `record` start this themselves
+    #[command(name = Program::STAGE, hide = true)]
+    ReplayStage(ReplayStage),
     /// Say whether session files are sound, and if not, what is wrong and where; never writes
     Check(Check),
     /// Write a session as one self-contained file of the current format, to carry it elsewhere
@@ -117,7 +135,7 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// Show forks below their parents; all of them, unless --limit is given
+    /// Show forks and subagents below their parents; all of them, unless --limit is given
     #[arg(long)]
     pub(crate) tree: bool,
 
@@ -140,6 +158,10 @@ pub(crate) struct Ls {
     /// Only sessions in this state; may be given more than once
     #[arg(long, value_enum, value_name = "STATUS")]
     pub(crate) status: Vec<InStatus>,
+
+    /// Show subagents too, the sessions that others have delegated work to; --tree and --all always do
+    #[arg(long)]
+    pub(crate) subagents: bool,
 
     /// Show all sessions, and read all that has to be read for it, however long it takes
     #[arg(long, conflicts_with_all = ["limit", "cursor"])]

@@ -13,8 +13,8 @@ use offshoot_session::Seq;
 use super::values::{Age, named, parse_prompt, parse_seq, parse_timeout, parse_turns};
 use crate::config::{Flags, ModelName, PERMISSION_MODE, SANDBOX};
 
-/// At the end of the help of `run`.
-const EXIT_CODES: &str = "Exit codes: 0 the turn completed; 1 it did not work; 2 the command line was wrong; 3 the model, or the \
+/// At the end of the help of what runs one turn.
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 the turn completed; 1 it did not work; 2 the command line was wrong; 3 the model, or the \
                           way to it, failed; 4 --max-turns or --timeout ended it; 130 it was cancelled.";
 
 #[derive(Debug, Args)]
@@ -40,6 +40,13 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["session", "fork"])]
     pub(crate) cwd: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) turn: Turn,
+}
+
+/// One headless turn: who answers, what is asked, what ends it, and what is printed.
+#[derive(Debug, Args)]
+pub(crate) struct Turn {
     #[command(flatten)]
     pub(crate) calling: Calling,
 
@@ -68,6 +75,13 @@ pub(crate) struct Run {
     pub(crate) prompt: Option<String>,
 }
 
+impl Turn {
+    /// Whether a program reads what is printed.
+    pub(crate) fn is_for_a_program(&self) -> bool {
+        self.output == Some(Output::Json)
+    }
+}
+
 /// Which model is called, and what its tools may do.
 #[derive(Debug, Args)]
 pub(crate) struct Calling {
@@ -91,6 +105,19 @@ pub(crate) struct Calling {
 }
 
 impl Calling {
+    /// One of its flags that was given.
+    pub(crate) fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--model", self.model.is_some()),
+            ("--effort", self.effort.is_some()),
+            ("--sandbox", self.sandbox.is_some()),
+            ("--permission-mode", self.permission_mode.is_some()),
+        ];
+        given
+            .into_iter()
+            .find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
+
     /// As settings.
     pub(crate) fn flags(&self) -> Flags<'_> {
         Flags {

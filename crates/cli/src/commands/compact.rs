@@ -1,22 +1,21 @@
 //! `offshoot compact`: the older part of a conversation gives way to a summary, as the model sees it. The log keeps all of it.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use offshoot_agent::{Agent, CancelCause, Compacted, Queue};
 use offshoot_session::SessionId;
 use serde_json::json;
 
-use crate::agents::{self, Called};
+use crate::agents::{Answers, Around, Called, Children, Parts};
 use crate::args::Compact;
-use crate::config::Config;
 use crate::exit::Exit;
 use crate::failure::{CANCELLED, Failure};
 use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::notes::Notes;
 use crate::opening::{Opening, Wanted};
-use crate::providers::Providers;
 use crate::system;
 
 pub(crate) fn run(
@@ -29,14 +28,14 @@ pub(crate) fn run(
     home.check()?;
     let wanted = Wanted::Session(SessionId::new(args.id.as_str()));
     let opening = Opening::of(wanted, home, notes)?;
-    let config = Config::load(home, &opening.directory(), &args.calling.flags())?;
-    config.warn(notes);
-    let providers = Providers::of(&config, home)?;
-    let called = Called::configured(&config, &providers, opening.log())?;
+    let parts = Parts::load(home, &opening.directory(), &args.calling.flags(), notes)?;
+    let parts = Arc::new(parts);
+    let called = Called::configured(&parts.config, &parts.providers, opening.log())?;
     let service = home.service().on_unstored(notes.on_unstored());
     let attached = opening.attach(home, &service, notes)?;
-    let blobs = home.store().blobs();
-    let setup = agents::setup(&called, &config, &providers, attached.session(), blobs)?;
+    // It hands no work to anybody; but the summary is asked for with the tools that the conversation was led with.
+    let children = Children::new(&parts, &service, Answers::Configured, Around::default());
+    let setup = children.setup(&called, attached.session())?;
     let compacted = system::runtime()?.block_on(async {
         let mut interrupts = Interrupts::new().context("could not listen for Ctrl-C")?;
         let agent = Agent::new(attached, setup);

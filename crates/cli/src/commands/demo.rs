@@ -18,10 +18,10 @@ use serde_json::value::RawValue;
 
 use crate::agents::model_of;
 use crate::args::Demo;
-use crate::commands::run::ResultLine;
 use crate::commands::{fork, ls};
 use crate::config::ModelName;
 use crate::failure::Failure;
+use crate::headless::ResultLine;
 use crate::home::Home;
 use crate::source::read_file;
 use crate::text::quoted;

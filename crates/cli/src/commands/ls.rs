@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use clap::ValueEnum as _;
 use comfy_table::{ContentArrangement, Table, presets};
 use offshoot_format::CURRENT_VERSION;
+use offshoot_session::Origin;
 use offshoot_store::{Filled, Listed, Noticed, Persistence as _, Query, Summary, Within};
 use serde::Serialize;
 
@@ -29,6 +30,10 @@ pub(crate) struct Row {
     parent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cut: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    side: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +113,7 @@ fn query(args: &Ls, json: bool) -> Result<Query, Failure> {
         cwd: args.cwd.as_deref().map(within).transpose()?,
         text: args.grep.clone(),
         statuses: args.status.iter().flat_map(|one| one.all()).collect(),
+        without_subagents: !(args.subagents || args.tree || args.all),
         parent: None,
         now: system::env().clock.now(),
     })
@@ -130,6 +136,9 @@ fn command(args: &Ls) -> String {
     if args.tree {
         command.push_str(" --tree");
     }
+    if args.subagents {
+        command.push_str(" --subagents");
+    }
     let mut add = |flag: &str, value: &str| {
         command.push_str(&format!(" --{flag} {}", text::quoted(value)));
     };
@@ -150,7 +159,20 @@ fn command(args: &Ls) -> String {
 }
 
 fn nothing(query: &Query, home: &Home, out: &mut dyn Write) -> Result<(), Failure> {
+    let with_subagents = Query {
+        without_subagents: false,
+        ..query.clone()
+    };
+    let all = home.store().list_filled(&with_subagents, BUDGET)?;
     let home = home.path().display();
+    if all.page.matching > 0 {
+        writeln!(
+            out,
+            "only subagents ({}) in `{home}`; to see them too: offshoot ls --subagents",
+            all.page.matching
+        )?;
+        return Ok(());
+    }
     let is_chosen = query.cwd.is_some() || query.text.is_some() || !query.statuses.is_empty();
     if is_chosen || query.cursor.is_some() {
         writeln!(out, "no such session in `{home}`")?;
@@ -170,6 +192,16 @@ impl Row {
         match self.version.filter(|version| *version < CURRENT_VERSION) {
             Some(version) => format!("{} (v{version})", self.status),
             None => self.status.to_owned(),
+        }
+    }
+
+    /// What it is besides a conversation of a person's own, in a word.
+    const fn mark(&self) -> Option<&'static str> {
+        match (self.origin, self.side) {
+            (Some(Origin::Subagent), true) => Some("subagent, side"),
+            (Some(Origin::Subagent), false) => Some("subagent"),
+            (_, true) => Some("side"),
+            (_, false) => None,
         }
     }
 }
@@ -199,7 +231,7 @@ pub(crate) fn root_of(rows: &[Row], id: &str) -> String {
     root
 }
 
-/// A session and every fork that comes from it.
+/// A session and every fork and subagent that comes from it.
 pub(crate) fn family(rows: Vec<Row>, root: &str) -> Vec<Row> {
     let mut ids = BTreeSet::from([root.to_owned()]);
     let mut known = 0;
@@ -223,6 +255,8 @@ fn row(listed: Listed) -> Row {
         id: listed.id.to_string(),
         parent: None,
         cut: None,
+        side: false,
+        origin: None,
         title: None,
         cwd: None,
         created_at: None,
@@ -238,6 +272,7 @@ fn row(listed: Listed) -> Row {
     match listed.header {
         Ok(header) => {
             row.parent = header.parent.map(|id| id.to_string());
+            row.origin = header.origin;
             row.cwd = header.cwd;
             row.created_at = Some(header.created_at);
         }
@@ -267,6 +302,7 @@ impl Row {
             (None, None) => None,
         };
         self.cut = summary.cut.map(|cut| cut.get());
+        self.side = summary.side;
         self.title = summary.title.map(|title| text::shorten(&title));
         self.events = Some(summary.events.get());
         self.turns = Some(summary.turns);
@@ -284,9 +320,10 @@ fn table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
         .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["ID", "UPDATED", "EVENTS", "STATUS", "PARENT", "TITLE"]);
     for row in rows {
-        let parent = row.parent.as_ref().map(|parent| match row.cut {
-            Some(cut) => format!("{} @{cut}", text::shorten(parent)),
-            None => text::shorten(parent),
+        let parent = row.parent.as_ref().map(|parent| {
+            let cut = row.cut.map(|cut| format!(" @{cut}")).unwrap_or_default();
+            let mark = row.mark().map(|mark| format!(" ({mark})"));
+            text::shorten(parent) + &cut + &mark.unwrap_or_default()
         });
         table.add_row([
             text::shorten(&row.id),
@@ -305,7 +342,7 @@ fn table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
     reasons(rows, out)
 }
 
-/// Parents with their forks below them. A parent that is not here leaves its forks at the top.
+/// Parents with their forks and subagents below them. A parent that is not here leaves those at the top.
 pub(crate) fn tree(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
     let known: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     let mut children: BTreeMap<Option<&str>, Vec<&Row>> = BTreeMap::new();
@@ -354,7 +391,9 @@ fn branch<'a>(
         .map(|title| format!("  {title}"))
         .unwrap_or_default();
     let id = text::shorten(&row.id);
-    writeln!(out, "{lead}{id}{cut}  ({size}){title}")?;
+    let mark = row.mark().map(|mark| format!("{mark}, "));
+    let mark = mark.unwrap_or_default();
+    writeln!(out, "{lead}{id}{cut}  ({mark}{size}){title}")?;
     let below = children
         .get(&Some(row.id.as_str()))
         .map(Vec::as_slice)

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use offshoot_agent::request_at;
 use offshoot_format::CURRENT_VERSION;
-use offshoot_session::{Event, EventLog, LogOffset, Seq, SessionHeader};
+use offshoot_session::{Event, EventLog, LogOffset, Seq, SessionHeader, SideMark};
 use offshoot_store::{Persistence as _, ReadSession, Remains};
 use serde_json::Value;
 
@@ -235,6 +235,12 @@ pub(crate) fn head(head: &Head, out: &mut dyn Write) -> Result<(), Failure> {
         let cut = head.inherited.last().filter(|_| header.is_seeded);
         let cut = cut.map_or_else(String::new, |cut| format!(", forked at {cut}"));
         writeln!(out, "parent   {}{cut}", text::shorten(parent.as_str()))?;
+    }
+    if let Some((since, SideMark::Framing)) = head.log.side_mark() {
+        writeln!(
+            out,
+            "side     since event {since}: it explains, and its tools may only look"
+        )?;
     }
     if let Some(cwd) = &header.cwd {
         writeln!(out, "works in {}", text::printable(cwd))?;

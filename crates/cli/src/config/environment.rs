@@ -29,6 +29,10 @@ const VARIABLES: &[Variable] = &[
         sets: &["permission_mode"],
     },
     Variable {
+        name: "OFFSHOOT_HANDBACK_MAX_CHARS",
+        sets: &["handback_max_chars"],
+    },
+    Variable {
         name: "ANTHROPIC_BASE_URL",
         sets: &["providers", "anthropic", "base_url"],
     },

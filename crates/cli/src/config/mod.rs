@@ -25,7 +25,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use offshoot_agent::PermissionRules;
+use offshoot_agent::{HANDBACK_MAX_CHARS, PermissionRules};
 use offshoot_model::ProviderKind;
 
 pub(crate) use self::key_state::KeyState;
@@ -157,6 +157,24 @@ impl Config {
         }
         config.settings.extend(environment::settings()?);
         config.take_flags(flags)?;
+        Ok(config)
+    }
+
+    /// What these settings say, as the person's file would, and the program itself; nothing else counts.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; `path` is where the settings are from.
+    pub(crate) fn alone(home: &Home, settings: &str, path: &Path) -> Result<Self, Failure> {
+        let mut config = Self {
+            home: home.path().to_owned(),
+            rules: PermissionRules::default(),
+            ignored_rules: Vec::new(),
+            settings: BTreeMap::new(),
+            ignored: Vec::new(),
+        };
+        config.take_kinds();
+        config.take(DEFAULTS, Layer::Default, Path::new("defaults.toml"))?;
+        config.take(settings, Layer::User, path)?;
         Ok(config)
     }
 
@@ -300,6 +318,14 @@ impl Config {
         &self.rules
     }
 
+    /// How long the note of a side session may be, in characters, from 1 on.
+    pub(crate) fn handback_max_chars(&self) -> usize {
+        let max = self.count(&["handback_max_chars"]);
+        max.map_or(HANDBACK_MAX_CHARS, |max| {
+            usize::try_from(max).unwrap_or(usize::MAX)
+        })
+    }
+
     fn get(&self, path: &[&str]) -> Option<&Setting> {
         self.settings.get(&KeyPath::new(path.iter().copied()))
     }
@@ -321,7 +347,8 @@ impl Config {
         }
     }
 
-    fn count(&self, path: &[&str]) -> Option<u64> {
+    /// A number.
+    pub(crate) fn count(&self, path: &[&str]) -> Option<u64> {
         match self.get(path)?.value {
             Value::Count(count) => Some(count),
             _ => None,

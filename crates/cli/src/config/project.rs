@@ -11,6 +11,8 @@ use super::setting::{KeyPath, Value};
 
 const DIRECTORY: &str = ".offshoot";
 
+const ONLY_LESS: &str = "a project may only allow less than you do yourself";
+
 /// The nearest file `name` in a directory `.offshoot` at `start` or above it: within a repository up to its root; elsewhere below the
 /// person's home directory up to that; and in no other place but `start` itself. `user` is the person's own file, which
 /// is never a project's.
@@ -70,7 +72,16 @@ pub(super) fn refusal(path: &KeyPath, value: &Value, below: Option<&Value>) -> O
             };
             let allowed = below.and_then(rank).unwrap_or(0);
             let wider = rank(value).is_none_or(|rank| rank > allowed);
-            wider.then(|| "a project may only allow less than you do yourself".to_owned())
+            wider.then(|| ONLY_LESS.to_owned())
+        }
+        Project::MayLower => {
+            let count = |value: &Value| match value {
+                Value::Count(count) => Some(*count),
+                _ => None,
+            };
+            let allowed = below.and_then(count).unwrap_or(0);
+            let more = count(value).is_none_or(|count| count > allowed);
+            more.then(|| ONLY_LESS.to_owned())
         }
     }
 }
@@ -143,6 +154,12 @@ mod tests {
             ("danger-full-access", true),
         ] {
             let said = refusal(&sandbox, &word(asked), Some(&below));
+            assert_eq!(said.is_some(), refused, "{asked}");
+        }
+        let depth = KeyPath::new(["subagents", "max_depth"]);
+        let below = Value::Count(3);
+        for (asked, refused) in [(0, false), (3, false), (4, true)] {
+            let said = refusal(&depth, &Value::Count(asked), Some(&below));
             assert_eq!(said.is_some(), refused, "{asked}");
         }
         let url = KeyPath::new(["providers", "openai", "base_url"]);

@@ -48,6 +48,8 @@ pub(crate) enum Project {
     May,
     /// Choose one of these words that allows no more than what is chosen without it; the strictest stands first.
     MayNarrow(&'static [&'static str]),
+    /// Set a number that is no more than what is set without it.
+    MayLower,
     /// Nothing: it says where secrets and conversations go.
     MayNot,
 }
@@ -117,9 +119,17 @@ pub(crate) const ROOT: &[Key] = &[
         Shape::Choice(PARTIAL),
         Project::MayNarrow(PARTIAL),
     ),
+    open("handback_max_chars", Shape::Count, Project::May),
     key("workspace", Shape::Paths),
     key("environment_keep", Shape::Names),
+    open("subagents", Shape::Table(SUBAGENTS), Project::MayLower),
     key("providers", Shape::Named(PROVIDER)),
+];
+
+/// What keeps subagents from starting ever more of themselves.
+const SUBAGENTS: &[Key] = &[
+    open("max_depth", Shape::Whole, Project::MayLower),
+    open("max_running", Shape::Count, Project::MayLower),
 ];
 
 const PROVIDER: &[Key] = &[

@@ -6,16 +6,11 @@ use std::process::Command;
 use insta::assert_snapshot;
 use offshoot_test_support::{OffshootCommand, Reply, ScriptedModelServer, TestHome};
 
-use crate::support::{Background, Fifo, KEY, json, offshoot, run, seen, work};
+use crate::support::{Background, Fifo, calling, json, run, seen, work};
 use crate::terminal::Terminal;
 
 fn chat(home: &TestHome, server: &ScriptedModelServer) -> OffshootCommand {
-    offshoot(home)
-        .current_dir(work(home))
-        .env("OPENAI_BASE_URL", server.base_url())
-        .env("OPENAI_API_KEY", KEY)
-        .env("OFFSHOOT_MODEL", "openai/scripted-1")
-        .arg("chat")
+    calling(home, server).arg("chat")
 }
 
 /// What the person says in a request.
@@ -75,6 +70,9 @@ fn what_begins_with_a_slash_is_for_the_program() {
     session session-[uuid], with openai/scripted-1; /help lists what there is besides talking
       /fork [SEQ]              go on in a fork, at an event or at the last completed turn
       /undo-turn               go on in a fork from before the last turn; this one stays
+      /side [PROMPT]           ask on the side: in a fork that explains and may only look
+      /merge [NOTE]            bring a note, or the latest answer, from the side session back
+      /back                    return from the side session
       /tree                    this session and its relatives
       /switch ID               go on in another session
       /model [PROVIDER/MODEL]  which model is called, or call another

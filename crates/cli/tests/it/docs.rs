@@ -29,9 +29,10 @@ fn section<'a>(docs: &'a str, heading: &str) -> &'a str {
     &body[..end.unwrap_or(body.len())]
 }
 
-const COMMANDS: [&str; 17] = [
-    "demo", "run", "chat", "compact", "models", "config", "ls", "show", "fork", "check", "export",
-    "convert", "salvage", "rm", "restore", "gc", "du",
+const COMMANDS: [&str; 22] = [
+    "demo", "run", "chat", "compact", "models", "config", "ls", "show", "fork", "side", "merge",
+    "promote", "record", "replay", "check", "export", "convert", "salvage", "rm", "restore", "gc",
+    "du",
 ];
 
 /// What `--help` says of a command and of the commands below it.
@@ -142,6 +143,7 @@ fn every_error_code_is_in_the_table_and_the_table_has_no_other() {
     let mut defined = BTreeSet::new();
     for (file, starts) in [
         ("agent/src/error.rs", &["=> \""][..]),
+        ("agent/src/side/error.rs", &["=> \""]),
         ("store/src/error.rs", &["=> \""]),
         ("format/src/error.rs", &["=> \""]),
         ("session/src", &["=> \"", "    \"NOT_CONTINUABLE\""]),
@@ -177,6 +179,26 @@ fn every_error_code_is_in_the_table_and_the_table_has_no_other() {
     assert!(missing.is_empty(), "missing in docs/cli.md: {missing:?}");
     let extra: Vec<_> = described.difference(&defined).collect();
     assert!(extra.is_empty(), "nowhere but in docs/cli.md: {extra:?}");
+}
+
+#[test]
+fn every_code_of_a_scenario_is_described() {
+    let docs = fs::read_to_string(repository().join("docs/scenarios.md")).unwrap();
+    let sources = sources(&repository().join("crates/replay/src"));
+    let mut codes = BTreeSet::new();
+    for start in ["=> \"", "&str = \"", "Flaw::new(\""] {
+        for (at, _) in sources.match_indices(start) {
+            let code = sources[at..].split('"').nth(1).unwrap_or_default();
+            let is_code = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+            if code.len() > 3 && code.bytes().all(is_code) {
+                codes.insert(code);
+            }
+        }
+    }
+    assert!(codes.len() > 15, "{codes:?}");
+    for code in codes {
+        assert!(docs.contains(&format!("`{code}`")), "{code}");
+    }
 }
 
 /// A file, or all files of a directory and below, in one text.

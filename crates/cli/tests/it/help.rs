@@ -31,6 +31,11 @@ fn without_a_command_the_help_is_shown() {
       ls       List the sessions
       show     Show a session: its events, the messages the model sees, or a request as it was sent
       fork     Branch a session off at an event; the source is only read
+      side     Ask on the side, in a fork that explains and may only look; the session itself goes on
+      merge    Bring a note from a side session back to the session that it was forked from
+      promote  Make an ordinary session of a side session: from then on it may act
+      record   Do the steps of a scenario with its model, and write down what comes of it
+      replay   Run recorded scenarios again, without a key, and say whether they come to the same
       check    Say whether session files are sound, and if not, what is wrong and where; never writes
       export   Write a session as one self-contained file of the current format, to carry it elsewhere
       convert  Write a session file of an older format version as one of the current version, beside it

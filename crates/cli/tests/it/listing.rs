@@ -146,6 +146,73 @@ fn a_list_that_is_cut_off_says_how_to_go_on() {
     assert_eq!(ids, expected);
 }
 
+/// A session that `first` has delegated work to.
+fn subagent(home: &TestHome) {
+    let place = home.path().join("sessions/--work-demo--/helper");
+    fs::create_dir_all(&place).unwrap();
+    let text = demo_up_to(19)
+        .replacen("session-demo", "helper", 1)
+        .replacen(
+            r#""delegationDepth":0"#,
+            r#""parentSession":"first","origin":"subagent","delegationDepth":1"#,
+            1,
+        );
+    replace(&place.join("session.v4.jsonl"), text.as_bytes());
+}
+
+#[test]
+fn subagents_are_shown_in_the_tree_and_in_lists_when_asked_for() {
+    let home = TestHome::new();
+    fork(&home, demo().to_str().unwrap(), "19", "first");
+    subagent(&home);
+    assert_eq!(chosen(&home, &[]), ["first"]);
+    assert_eq!(chosen(&home, &["--subagents"]), ["first", "helper"]);
+    assert_eq!(chosen(&home, &["--all"]), ["first", "helper"]);
+    assert_eq!(chosen(&home, &["--tree"]), ["first", "helper"]);
+    let rows = json(&run(&home, ["ls", "--json", "--subagents"]).success());
+    let rows = rows.as_array().unwrap().iter();
+    let mut origins: Vec<_> = rows.map(|row| (&row["id"], &row["origin"])).collect();
+    origins.sort_by_key(|(id, _)| id.as_str());
+    let (first, helper) = (json!("first"), json!("helper"));
+    assert_eq!(
+        origins,
+        [(&first, &Value::Null), (&helper, &json!("subagent"))]
+    );
+    let mut shown = seen(&run(&home, ["ls", "--tree"]).success());
+    shown.push_str(&seen(
+        &run(&home, ["ls", "--subagents", "--grep", "helper"]).success(),
+    ));
+    shown.push_str(&seen(&run(&home, ["ls", "--grep", "helper"]).success()));
+    assert_snapshot!(shown, @r"
+    exit code: 0
+    ----- stdout -----
+    first @19  (21 events)  Start a CHANGES.md that says forks work at
+    └─ helper  (subagent, 20 events)  Start a CHANGES.md that says forks work at
+    ----- stderr -----
+    exit code: 0
+    ----- stdout -----
+    ID      UPDATED               EVENTS  STATUS  PARENT            TITLE
+    helper  [moment]  20      ok      first (subagent)  Start a CHANGES.md that says forks work at
+    ----- stderr -----
+    exit code: 0
+    ----- stdout -----
+    only subagents (1) in `[home]`; to see them too: offshoot ls --subagents
+    ----- stderr -----
+    ");
+}
+
+#[test]
+fn a_list_with_subagents_goes_on_with_subagents() {
+    let home = TestHome::new();
+    fork(&home, demo().to_str().unwrap(), "19", "first");
+    subagent(&home);
+    let output = run(&home, ["ls", "--subagents", "--limit", "1"]).success();
+    let note = output.stderr_text();
+    let begins =
+        "1 of 2 sessions are shown; the next ones: offshoot ls --subagents --limit 1 --cursor ";
+    assert!(note.starts_with(begins), "{note}");
+}
+
 #[test]
 fn a_cursor_that_is_none_is_refused() {
     let home = TestHome::new();

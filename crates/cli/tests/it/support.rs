@@ -140,12 +140,16 @@ pub(crate) fn without_retries() -> TestHome {
 
 /// `offshoot run` with its tools in [`work`] and its model on the server.
 pub(crate) fn turn(home: &TestHome, server: &ScriptedModelServer) -> OffshootCommand {
+    calling(home, server).arg("run")
+}
+
+/// `offshoot`, with its tools in [`work`] and its model on the server.
+pub(crate) fn calling(home: &TestHome, server: &ScriptedModelServer) -> OffshootCommand {
     offshoot(home)
         .current_dir(work(home))
         .env("OPENAI_BASE_URL", server.base_url())
         .env("OPENAI_API_KEY", KEY)
         .env("OFFSHOOT_MODEL", "openai/scripted-1")
-        .arg("run")
 }
 
 /// Must never be printed, nor stored.
@@ -242,6 +246,11 @@ impl Background {
         Self::start(home, server, &args, Stdio::null())
     }
 
+    /// Any command without standard input.
+    pub(crate) fn command(home: &TestHome, server: &ScriptedModelServer, args: &[&str]) -> Self {
+        Self::start(home, server, args, Stdio::null())
+    }
+
     /// As `offshoot chat` with this on its standard input, which stays open; also gives that end.
     pub(crate) fn chat(
         home: &TestHome,
@@ -289,7 +298,12 @@ impl Background {
 
     /// Waits until it has said this.
     pub(crate) fn until_said(&mut self, text: &str) {
-        while !self.said.contains(text) {
+        self.until_said_times(text, 1);
+    }
+
+    /// Waits until it has said this so many times.
+    pub(crate) fn until_said_times(&mut self, text: &str, times: usize) {
+        while self.said.matches(text).count() < times {
             let read = self.stderr.read_line(&mut self.said).unwrap();
             assert!(read > 0, "it did not say `{text}`:\n{}", self.said);
         }

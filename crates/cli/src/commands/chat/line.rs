@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::thread;
 
 use anyhow::{Context as _, Result};
@@ -11,6 +12,7 @@ use rustyline::{DefaultEditor, Editor};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::above::above;
 use super::terminal::Settings;
 use crate::home;
 use crate::interrupts::{Interrupt, Interrupts};
@@ -27,8 +29,15 @@ pub(super) enum Entered {
     Terminated,
 }
 
+/// The lines that a person enters.
+pub(super) struct Lines {
+    source: Source,
+    /// The lines of a message that goes on.
+    unfinished: String,
+}
+
 /// Where lines come from.
-pub(super) enum Lines {
+enum Source {
     Terminal {
         /// Out while it reads a line.
         editor: Option<Box<Editor<(), FileHistory>>>,
@@ -36,6 +45,8 @@ pub(super) enum Lines {
         history: Option<PathBuf>,
         /// How the terminal was before.
         settings: Settings,
+        /// Prints while a line is read, if the terminal lets that be.
+        above: Option<Sender<String>>,
     },
     /// Read on a thread of its own, so that Ctrl-C is heard meanwhile.
     Piped(UnboundedReceiver<String>),
@@ -54,7 +65,7 @@ impl Lines {
                     }
                 }
             });
-            return Ok(Self::Piped(lines));
+            return Ok(Self::from(Source::Piped(lines)));
         }
         let mut editor = DefaultEditor::new().context("could not set the terminal up")?;
         let history = home::cache().map(|cache| cache.join("chat-history"));
@@ -62,44 +73,65 @@ impl Lines {
             // It costs nothing but memories if it is not there.
             drop(editor.load_history(file));
         }
-        Ok(Self::Terminal {
+        let printer = editor.create_external_printer();
+        Ok(Self::from(Source::Terminal {
             editor: Some(Box::new(editor)),
             history,
             settings: Settings::now(),
-        })
+            above: printer.ok().map(above),
+        }))
+    }
+
+    const fn from(source: Source) -> Self {
+        Self {
+            source,
+            unfinished: String::new(),
+        }
     }
 
     /// Whether a person sees what stands before the line.
     pub(super) const fn is_terminal(&self) -> bool {
-        matches!(self, Self::Terminal { .. })
+        matches!(self.source, Source::Terminal { .. })
+    }
+
+    /// Where to print while a line is read, if that must not go past the editor.
+    pub(super) const fn above(&self) -> Option<&Sender<String>> {
+        match &self.source {
+            Source::Terminal { above, .. } => above.as_ref(),
+            Source::Piped(_) => None,
+        }
     }
 
     /// What a person says, with all its lines: one that ends in a backslash goes on. `start` can be changed before it is
-    /// entered.
+    /// entered. Where lines are piped in, nothing is lost if the future is dropped.
     pub(super) async fn message(
         &mut self,
         prompt: &str,
         start: &str,
         interrupts: &mut Interrupts,
     ) -> Result<Entered> {
-        let mut whole = String::new();
         let mut prompt = prompt;
         let mut start = start;
         loop {
             match self.read(prompt, start, interrupts).await? {
                 Entered::Line(line) => match line.strip_suffix('\\') {
                     Some(line) => {
-                        whole.push_str(line);
-                        whole.push('\n');
+                        self.unfinished.push_str(line);
+                        self.unfinished.push('\n');
                     }
                     None => {
-                        whole.push_str(&line);
+                        let whole = std::mem::take(&mut self.unfinished) + &line;
                         self.remember(&whole);
                         return Ok(Entered::Line(whole));
                     }
                 },
-                Entered::End if !whole.is_empty() => return Ok(Entered::Line(whole)),
-                other => return Ok(other),
+                Entered::End if !self.unfinished.is_empty() => {
+                    return Ok(Entered::Line(std::mem::take(&mut self.unfinished)));
+                }
+                other => {
+                    self.unfinished.clear();
+                    return Ok(other);
+                }
             }
             prompt = "… ";
             start = "";
@@ -113,8 +145,8 @@ impl Lines {
         start: &str,
         interrupts: &mut Interrupts,
     ) -> Result<Entered> {
-        match self {
-            Self::Terminal {
+        match &mut self.source {
+            Source::Terminal {
                 editor, settings, ..
             } => {
                 let mut at_work = editor.take().context("the terminal is in use already")?;
@@ -146,7 +178,7 @@ impl Lines {
                     Err(error) => Err(error).context("could not read from the terminal"),
                 }
             }
-            Self::Piped(lines) => tokio::select! {
+            Source::Piped(lines) => tokio::select! {
                 line = lines.recv() => Ok(line.map_or(Entered::End, Entered::Line)),
                 _ = interrupts.next() => Ok(Entered::Terminated),
             },
@@ -154,11 +186,11 @@ impl Lines {
     }
 
     fn remember(&mut self, line: &str) {
-        let Self::Terminal {
+        let Source::Terminal {
             editor: Some(editor),
             history,
             ..
-        } = self
+        } = &mut self.source
         else {
             return;
         };

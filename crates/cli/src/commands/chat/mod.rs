@@ -1,7 +1,10 @@
 //! `offshoot chat`: a conversation, line by line.
 
+mod above;
 mod approval;
+mod here;
 mod line;
+mod side;
 mod slash;
 mod terminal;
 
@@ -10,33 +13,32 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use offshoot_agent::{
-    Agent, CancelCause, InboxTarget, Queue, SessionService, TurnEndReason, TurnReport, UsageReport,
-    Wake, own_usage, usage_from,
+    CancelCause, InboxTarget, Queue, SessionService, TurnEndReason, TurnReport, UsageReport, Wake,
+    own_usage, usage_from,
 };
-use offshoot_session::{Body, EventLog, LiveSession, Seq, SessionId};
+use offshoot_session::{Body, EventLog, Seq, SessionId};
 use offshoot_tool_api::PermissionAnswer;
-use tokio::sync::mpsc::UnboundedReceiver;
 
-use self::approval::{AskInline, Asked};
+use self::approval::Asked;
+use self::here::Here;
 use self::line::{Entered, Lines};
 use self::slash::Slash;
 use crate::agents::{self, Called};
 use crate::args;
 use crate::asking::Question;
 use crate::commands::{compact, ls};
-use crate::config::{Config, ModelName};
+use crate::config::ModelName;
 use crate::exit::Exit;
 use crate::failure::{CANCELLED, Failure};
 use crate::home::Home;
 use crate::interrupts::{Interrupt, Interrupts};
 use crate::live::Live;
 use crate::notes::Notes;
-use crate::opening::{Opening, Wanted};
-use crate::providers::Providers;
-use crate::watching::Seen;
-use crate::{money, system, text, watching};
+use crate::opening::Wanted;
+use crate::{aside, money, system, text};
 
 const PROMPT: &str = "> ";
+const SIDE_PROMPT: &str = "side> ";
 
 pub(crate) fn run(args: &args::Chat, home: &Home, json: bool) -> Result<Exit, Failure> {
     if json {
@@ -47,12 +49,20 @@ pub(crate) fn run(args: &args::Chat, home: &Home, json: bool) -> Result<Exit, Fa
     system::runtime()?.block_on(async {
         let mut chat = Chat::open(args, home)?;
         let done = chat.run().await;
+        let Chat {
+            here,
+            from,
+            live,
+            interrupts,
+            is_ending,
+            ..
+        } = &mut chat;
         let closed = tokio::select! {
-            closed = chat.here.close() => closed,
-            _ = chat.interrupts.next() => Exit::Cancelled.at_once(),
+            closed = here.close_with(from, live) => closed,
+            _ = interrupts.next() => Exit::Cancelled.at_once(),
         };
         done.and(closed)?;
-        Ok(match chat.is_ending {
+        Ok(match is_ending {
             true => Exit::Cancelled,
             false => Exit::Done,
         })
@@ -70,18 +80,19 @@ struct Chat<'a> {
     /// A signal has asked the program to end.
     is_ending: bool,
     here: Here,
+    /// The sessions that side sessions were opened from, the first one first. They stay open meanwhile.
+    from: Vec<Here>,
     /// What the next line begins with.
     draft: String,
 }
 
-/// The session that is talked in.
-struct Here {
-    agent: Agent,
-    config: Config,
-    providers: Providers,
-    called: Called,
-    seen: Seen,
-    questions: UnboundedReceiver<Asked>,
+/// How long to follow what is going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Until no turn is running.
+    Idle,
+    /// Until no subagent is at work either.
+    AtRest,
 }
 
 impl<'a> Chat<'a> {
@@ -102,13 +113,14 @@ impl<'a> Chat<'a> {
             },
         };
         let here = Here::open(wanted, args, home, &service, &live, None)?;
-        agents::warn_of_kernel(&here.config, notes);
-        agents::warn_of_home_in_reach(&here.config, here.session(), notes);
+        agents::warn_of_kernel(&here.parts.config, notes);
+        agents::warn_of_home_in_reach(&here.parts.config, here.session(), notes);
         live.say(&format!(
             "session {}, with {}; /help lists what there is besides talking",
             here.session().id(),
             here.called.name
         ));
+        aside::remind(here.session(), notes);
         Ok(Self {
             args,
             home,
@@ -118,6 +130,7 @@ impl<'a> Chat<'a> {
             interrupts,
             is_ending: false,
             here,
+            from: Vec::new(),
             draft: String::new(),
         })
     }
@@ -129,13 +142,23 @@ impl<'a> Chat<'a> {
 
     async fn run(&mut self) -> Result<(), Failure> {
         while !self.is_ending {
-            let draft = std::mem::take(&mut self.draft);
-            let read = self.lines.message(PROMPT, &draft, &mut self.interrupts);
-            let line = match read.await? {
-                Entered::Line(line) => line,
-                Entered::Interrupted => continue,
-                Entered::End => return Ok(()),
-                Entered::Terminated => {
+            // What was not asked for by a line: a turn that a subagent has brought about.
+            let done = self.follow(Until::Idle).await;
+            self.complain_of(done);
+            if self.is_ending {
+                break;
+            }
+            let line = match self.read_message().await? {
+                None | Some(Entered::Interrupted) => continue,
+                Some(Entered::Line(line)) => line,
+                Some(Entered::End) => {
+                    if !self.lines.is_terminal() {
+                        let done = self.come_to_rest().await;
+                        self.complain_of(done);
+                    }
+                    return Ok(());
+                }
+                Some(Entered::Terminated) => {
                     self.is_ending = true;
                     continue;
                 }
@@ -149,12 +172,49 @@ impl<'a> Chat<'a> {
                 Some(Err(what)) => Err(Failure::usage(what)),
                 None => self.turn(&line).await,
             };
-            // A conversation outlives what goes wrong in it.
-            if let Err(failure) = done {
-                self.complain(&failure);
-            }
+            self.complain_of(done);
         }
         Ok(())
+    }
+
+    /// What a person says. `None` if something else is to be done first, where nobody is typing.
+    async fn read_message(&mut self) -> Result<Option<Entered>, Failure> {
+        let is_typed = self.lines.is_terminal();
+        if let Some(above) = self.lines.above() {
+            self.live.print_above(above.clone());
+        }
+        let draft = std::mem::take(&mut self.draft);
+        let prompt = match self.here.is_side() {
+            true => SIDE_PROMPT,
+            false => PROMPT,
+        };
+        let read = self.lines.message(prompt, &draft, &mut self.interrupts);
+        tokio::pin!(read);
+        let entered = loop {
+            tokio::select! {
+                id = side::asked_of(&mut self.from) => self.live.say(&format!(
+                    "a call in {id} asks for more than it may do; /back lets you answer"
+                )),
+                entered = &mut read => break Some(entered),
+                () = self.here.seen.woken(), if !is_typed => break None,
+                Some(asked) = self.here.questions.recv() => {
+                    self.here.asked.push_back(asked);
+                    self.live.say("a call asks for more than it may do; press Enter to answer");
+                    if !is_typed {
+                        break None;
+                    }
+                }
+            }
+        };
+        self.live.print_below();
+        Ok(entered.transpose()?)
+    }
+
+    /// A conversation outlives what goes wrong in it.
+    fn complain_of(&self, done: Result<(), Failure>) {
+        if let Err(failure) = done {
+            self.complain(&failure);
+        }
     }
 
     fn complain(&self, failure: &Failure) {
@@ -170,31 +230,57 @@ impl<'a> Chat<'a> {
     /// A message to the model, and what comes of it. Ctrl-C stops it; a second one ends the program.
     async fn turn(&mut self, line: &str) -> Result<(), Failure> {
         let input = Question::of(line).store(&self.home.store().blobs())?;
-        let agent = self.here.agent.clone();
-        let behind = agent.session().log().end();
+        let agent = &self.here.agent;
         agent.send(&input, InboxTarget::NextTurn, Wake::Yes)?;
+        self.follow(Until::Idle).await
+    }
+
+    /// Waits for what is going on, answers its questions, and sums up what came of it. Does nothing if nothing has.
+    async fn follow(&mut self, until: Until) -> Result<(), Failure> {
+        let (agent, children) = (self.here.agent.clone(), self.here.children.clone());
         let mut is_stopping = false;
+        let done = async {
+            match until {
+                Until::Idle => agent.when_idle().await,
+                Until::AtRest => children.at_rest(&agent).await,
+            }
+        };
+        tokio::pin!(done);
         loop {
-            tokio::select! {
-                () = agent.when_idle() => break,
+            let asked = tokio::select! {
+                // What is over is not stopped: a signal is for whoever reads the next line.
+                biased;
+                () = &mut done => break,
                 interrupt = self.interrupts.next() => {
                     self.stop(interrupt, &mut is_stopping);
-                    agent.cancel(CancelCause::User, Queue::Clear)?;
-                }
-                Some(asked) = self.here.questions.recv() => {
-                    let answer = self.ask(&asked).await?;
-                    if answer == PermissionAnswer::Cancelled {
-                        agent.cancel(CancelCause::User, Queue::Clear)?;
+                    match until {
+                        Until::Idle => agent.cancel(CancelCause::User, Queue::Clear)?,
+                        Until::AtRest => children.cancel(&agent, CancelCause::User)?,
                     }
-                    // It was withdrawn if nobody waits for the answer.
-                    asked.answer.send(answer).ok();
+                    continue;
                 }
+                asked = self.here.asked() => asked,
+            };
+            let answer = self.ask(&asked).await?;
+            if answer == PermissionAnswer::Cancelled {
+                agent.cancel(CancelCause::User, Queue::Clear)?;
             }
+            // It was withdrawn if nobody waits for the answer.
+            asked.answer.send(answer).ok();
+        }
+        if !self.here.seen.is_something() {
+            return Ok(());
         }
         for report in self.here.seen.take()? {
             self.sum_up(&report);
         }
-        self.say_used(&usage_from(&agent.session().log(), behind));
+        let log = agent.session().log();
+        self.say_used(&usage_from(&log, self.here.summed_up));
+        self.here.summed_up = log.end();
+        let below = children.take_used();
+        if let Some(used) = money::said_below(&below, &self.here.parts.providers) {
+            self.live.say(&used);
+        }
         Ok(())
     }
 
@@ -217,8 +303,13 @@ impl<'a> Chat<'a> {
             if !self.lines.is_terminal() {
                 self.live.say(approval::PROMPT.trim_end());
             }
+            if let Some(above) = self.lines.above() {
+                self.live.print_above(above.clone());
+            }
             let read = self.lines.read(approval::PROMPT, "", &mut self.interrupts);
-            match read.await? {
+            let read = read.await;
+            self.live.print_below();
+            match read? {
                 Entered::Line(line) => match approval::read(&line) {
                     Some(answer) => return Ok(answer),
                     None => self.live.say("say y, a or n"),
@@ -251,7 +342,8 @@ impl<'a> Chat<'a> {
     fn say_used(&self, used: &UsageReport) -> bool {
         let is_known = money::is_known(used);
         if is_known {
-            self.live.say(&money::said(used, &self.here.providers));
+            self.live
+                .say(&money::said(used, &self.here.parts.providers));
         }
         is_known
     }
@@ -265,7 +357,10 @@ impl<'a> Chat<'a> {
             Slash::Fork(at) => self.fork(at).await,
             Slash::UndoTurn => self.undo_turn().await,
             Slash::Tree => self.tree(),
-            Slash::Switch(id) => self.switch(Wanted::Session(id)).await,
+            Slash::Switch(id) => self.leave_for(id).await,
+            Slash::Side(prompt) => self.side(prompt.as_deref()).await,
+            Slash::Merge(note) => self.merge(note.as_deref()).await,
+            Slash::Back => self.back().await,
             Slash::Compact => self.compact().await,
             Slash::Cost => {
                 self.cost();
@@ -322,11 +417,14 @@ impl<'a> Chat<'a> {
 
     /// Goes on in another session; if that cannot be, in this one.
     async fn switch(&mut self, wanted: Wanted) -> Result<(), Failure> {
-        if let Wanted::Session(id) = &wanted
-            && id == self.here.session().id()
-        {
-            self.say_where();
-            return Ok(());
+        if let Wanted::Session(id) = &wanted {
+            if id == self.here.session().id() {
+                self.say_where();
+                return Ok(());
+            }
+            if self.has_come_from(id) {
+                return self.return_to(id).await;
+            }
         }
         let model = &self.here.called.name;
         let keep = matches!(wanted, Wanted::Fork { .. } | Wanted::New { .. }).then_some(model);
@@ -340,7 +438,8 @@ impl<'a> Chat<'a> {
         )?;
         let before = std::mem::replace(&mut self.here, here);
         self.say_where();
-        before.close().await
+        aside::remind(self.here.session(), Notes::new(false));
+        before.close(&self.live).await
     }
 
     fn tree(&self) -> Result<(), Failure> {
@@ -366,6 +465,7 @@ impl<'a> Chat<'a> {
             tokio::select! {
                 compacted = &mut compact => {
                     self.live.say(&compact::told(compacted?.as_ref()));
+                    self.here.summed_up = agent.session().log().end();
                     return Ok(());
                 }
                 interrupt = self.interrupts.next() => {
@@ -389,59 +489,13 @@ impl<'a> Chat<'a> {
 
     /// Calls another model from now on.
     fn call(&mut self, name: ModelName) -> Result<(), Failure> {
-        let called = Called::named(&self.here.config, &self.here.providers, name)?.checked()?;
+        let called =
+            Called::named(&self.here.parts.config, &self.here.parts.providers, name)?.checked()?;
         let model = Arc::clone(&called.model);
         self.here.agent.set_model(model, called.agent_config().call);
         self.live.say(&format!("calls {} from now on", called.name));
         self.here.called = called;
         Ok(())
-    }
-}
-
-impl Here {
-    fn open(
-        wanted: Wanted,
-        args: &args::Chat,
-        home: &Home,
-        service: &SessionService,
-        live: &Arc<Live>,
-        keep: Option<&ModelName>,
-    ) -> Result<Self, Failure> {
-        let notes = Notes::new(false);
-        let opening = Opening::of(wanted, home, notes)?;
-        let config = Config::load(home, &opening.directory(), &args.calling.flags())?;
-        config.warn(notes);
-        let providers = Providers::of(&config, home)?;
-        let called = match keep {
-            Some(name) => Called::named(&config, &providers, name.clone())?.checked()?,
-            None => Called::configured(&config, &providers, opening.log())?,
-        };
-        let attached = opening.attach(home, service, notes)?;
-        let blobs = home.store().blobs();
-        let mut setup = agents::setup(&called, &config, &providers, attached.session(), blobs)?;
-        let (approver, questions) = AskInline::new();
-        if !agents::allows_everything(&config) {
-            setup.approver = Arc::new(approver);
-        }
-        let seen = watching::for_a_person(&mut setup, live);
-        Ok(Self {
-            agent: Agent::new(attached, setup),
-            config,
-            providers,
-            called,
-            seen,
-            questions,
-        })
-    }
-
-    fn session(&self) -> &LiveSession {
-        self.agent.session()
-    }
-
-    /// Ends the agent; the session is closed when this returns.
-    async fn close(&self) -> Result<(), Failure> {
-        let closed = self.agent.dispose().await;
-        closed.map_err(|error| Failure::from(&*error))
     }
 }
 

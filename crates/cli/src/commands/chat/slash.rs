@@ -11,6 +11,9 @@ pub(super) enum Slash {
     Fork(Option<Seq>),
     Tree,
     Switch(SessionId),
+    Side(Option<String>),
+    Merge(Option<String>),
+    Back,
     UndoTurn,
     Cost,
     Compact,
@@ -28,6 +31,15 @@ const ALL: &[(&str, &str)] = &[
         "/undo-turn",
         "go on in a fork from before the last turn; this one stays",
     ),
+    (
+        "/side [PROMPT]",
+        "ask on the side: in a fork that explains and may only look",
+    ),
+    (
+        "/merge [NOTE]",
+        "bring a note, or the latest answer, from the side session back",
+    ),
+    ("/back", "return from the side session"),
     ("/tree", "this session and its relatives"),
     ("/switch ID", "go on in another session"),
     (
@@ -80,6 +92,9 @@ impl Slash {
             "cost" => without(Self::Cost),
             "compact" => without(Self::Compact),
             "quit" | "exit" => without(Self::Quit),
+            "back" => without(Self::Back),
+            "side" => Ok(Self::Side(text(argument))),
+            "merge" => Ok(Self::Merge(text(argument))),
             "fork" if argument.is_empty() => Ok(Self::Fork(None)),
             "fork" => match argument.parse() {
                 Ok(seq) => Ok(Self::Fork(Some(Seq::new(seq)))),
@@ -99,6 +114,10 @@ impl Slash {
     }
 }
 
+fn text(argument: &str) -> Option<String> {
+    (!argument.is_empty()).then(|| argument.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +132,19 @@ mod tests {
             (
                 "/switch  a b ",
                 Some(Ok(Slash::Switch(SessionId::new("a b")))),
+            ),
+            ("/side", Some(Ok(Slash::Side(None)))),
+            (
+                "/side  what is /etc?\nSay. ",
+                Some(Ok(Slash::Side(Some("what is /etc?\nSay.".to_owned())))),
+            ),
+            (
+                "/merge it is a dot",
+                Some(Ok(Slash::Merge(Some("it is a dot".to_owned())))),
+            ),
+            (
+                "/back to it",
+                Some(Err("/back takes nothing else".to_owned())),
             ),
             ("/exit", Some(Ok(Slash::Quit))),
             (
