@@ -154,6 +154,7 @@ pub(crate) struct Folds {
 pub(crate) struct CompletedPrefix {
     pub(crate) boundary: Option<Seq>,
     extending: bool,
+    in_turn: bool,
 }
 
 impl CompletedPrefix {
@@ -163,10 +164,22 @@ impl CompletedPrefix {
             EventKind::TurnEnd => {
                 self.boundary = Some(event.seq());
                 self.extending = true;
+                self.in_turn = false;
             }
-            EventKind::TurnStart | EventKind::InboxSpliced => self.extending = false,
-            // What makes a session a side session, or an ordinary one again, belongs to its state and begins no turn.
-            EventKind::UserMessage if appended && !is_side_mark(event) => self.extending = false,
+            EventKind::TurnStart => {
+                self.extending = false;
+                self.in_turn = true;
+            }
+            EventKind::InboxSpliced => self.extending = false,
+            // What makes a session a side session, or an ordinary one again, belongs to its state and begins no turn. It is
+            // never left out, whatever waits ahead of it.
+            EventKind::UserMessage
+                if appended && is_side_mark(event) && !self.in_turn && self.boundary.is_some() =>
+            {
+                self.boundary = Some(event.seq());
+                self.extending = true;
+            }
+            EventKind::UserMessage if appended => self.extending = false,
             _ if self.extending => self.boundary = Some(event.seq()),
             _ => {}
         }

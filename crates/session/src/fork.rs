@@ -231,8 +231,8 @@ fn named(calls: &[String]) -> String {
 /// The last `turn/end` together with its independent tail: the events behind it up to the first `turn/start`, appended
 /// `user/message` or `agent/inbox/spliced`. `None` when no turn has ended.
 ///
-/// A message that makes the session a side session, or an ordinary one again ([`crate::SideMark`]), is no end of the tail: a
-/// fork is what its original is.
+/// A message between turns that makes the session a side session, or an ordinary one again ([`crate::SideMark`]), belongs to
+/// the tail with all that stands ahead of it: a fork is what its original is.
 ///
 /// The rule for everything that a person or a host calls. [`crate::SessionStore::fork`] takes the last event instead.
 #[must_use]

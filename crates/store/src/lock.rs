@@ -50,9 +50,10 @@ pub enum Locking {
 /// A held lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    file: File,
-    /// Given back after the lock itself.
+    /// Given back after the lock itself, and before the file is closed: a file that was deleted meanwhile gives its number to
+    /// the next one that is created when nobody has it open any more.
     _held: Option<Held>,
+    file: File,
 }
 
 impl Lock {
@@ -334,6 +335,9 @@ impl Drop for Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::RealDisk;
+
+    const ROUNDS: usize = 5000;
 
     #[test]
     fn the_holder_is_read_from_the_line_of_the_very_file() {
@@ -369,5 +373,25 @@ mod tests {
             assert_eq!(holder_in(line, inode), holder, "{line}");
         }
         assert_eq!(device_numbers(0x0000_7000_0012_3456), (0x7234, 0x156));
+    }
+
+    #[test]
+    fn a_file_that_gets_the_number_of_one_that_was_locked_and_deleted_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        // Numbers are given again at once: threads that do this all the time get those of each other.
+        let all_the_time = |name: usize| {
+            let path = dir.path().join(name.to_string());
+            let id = SessionId::new(name.to_string());
+            for _ in 0..ROUNDS {
+                let lock = Lock::take(&RealDisk, Locking::Flock, &path, &id).unwrap();
+                fs::remove_file(&path).unwrap();
+                drop(lock);
+            }
+        };
+        thread::scope(|threads| {
+            for name in 0..4 {
+                threads.spawn(move || all_the_time(name));
+            }
+        });
     }
 }

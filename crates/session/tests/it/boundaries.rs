@@ -56,17 +56,22 @@ fn a_store_forks_at_the_last_event_and_everybody_else_at_the_last_completed_turn
     assert_eq!(boundary(&parent.log()), Some(2));
 }
 
+/// A message about being a side session.
+fn says(script: &mut Script, act: &str) {
+    script.append(
+        "user/message",
+        &json!({
+            "id": "m", "role": "user", "content": [{"type": "text", "text": "t"}],
+            "source": {"kind": "sidechat", "act": act}
+        }),
+    );
+}
+
 #[test]
 fn what_a_session_is_told_of_being_a_side_session_belongs_to_the_independent_tail() {
     let marked = |act: &str| {
         let mut script = completed();
-        script.append(
-            "user/message",
-            &json!({
-                "id": "m", "role": "user", "content": [{"type": "text", "text": "t"}],
-                "source": {"kind": "sidechat", "act": act}
-            }),
-        );
+        says(&mut script, act);
         script.log(
             "session/title",
             &json!({"title": "t", "messageSeqs": [], "source": {"kind": "user"}}),
@@ -76,6 +81,27 @@ fn what_a_session_is_told_of_being_a_side_session_belongs_to_the_independent_tai
     assert_eq!(marked("framing"), Some(3));
     assert_eq!(marked("promote"), Some(3));
     assert_eq!(marked("handback"), Some(1), "it is input of a turn");
+}
+
+#[test]
+fn and_is_never_left_out_whatever_waits_ahead_of_it() {
+    for act in ["framing", "promote"] {
+        let mut script = completed();
+        queued(&mut script);
+        assert_eq!(boundary(&script.log), Some(1));
+        says(&mut script, act);
+        assert_eq!(boundary(&script.log), Some(3), "{act}");
+        queued(&mut script);
+        assert_eq!(boundary(&script.log), Some(3), "{act}");
+        // Within a turn it is the turn's.
+        script.turn(2);
+        script.step(2, 1);
+        says(&mut script, act);
+        assert_eq!(boundary(&script.log), Some(3), "{act}");
+    }
+    let mut script = Script::new();
+    says(&mut script, "framing");
+    assert_eq!(boundary(&script.log), None, "no turn has ended");
 }
 
 #[test]

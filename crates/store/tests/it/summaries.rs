@@ -14,7 +14,7 @@ fn a_summary_says_what_only_the_events_know() {
         title: None,
         last_activity: Some(132),
         cut: None,
-        boundary: Some(Seq::new(16)),
+        boundary: Some(Seq::new(15)),
         side: false,
         open_turn: None,
         torn: None,
@@ -80,12 +80,14 @@ fn a_summary_says_what_only_the_events_know() {
         let side = Summary {
             events: LogOffset::new(17),
             last_activity: Some(150),
+            boundary: Some(Seq::new(16)),
             side: true,
             ..whole.clone()
         };
         assert_eq!(of("side"), (side.clone(), Status::Ok));
         let promoted = Summary {
             events: LogOffset::new(18),
+            boundary: Some(Seq::new(17)),
             side: false,
             ..side
         };
