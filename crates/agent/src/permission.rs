@@ -136,6 +136,14 @@ impl Said {
         said
     }
 
+    /// What holds in a session whose log says this.
+    pub(crate) fn in_force(self) -> Chosen {
+        Chosen {
+            mode: self.mode.unwrap_or_default(),
+            approvals: self.approvals.unwrap_or_default(),
+        }
+    }
+
     /// Reads on. What cannot be read says nothing.
     fn follow(&mut self, log: &EventLog, from: LogOffset) {
         for event in log.events_from(from) {

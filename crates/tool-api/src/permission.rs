@@ -10,8 +10,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// How far tools may reach. The serialised names are those of `sandbox/mode` (`reference/persistence.md` §3.5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// How far tools may reach, from the narrowest to the widest. The serialised names are those of `sandbox/mode`
+/// (`reference/persistence.md` §3.5).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
     /// Nothing may be changed: files can be read, commands run without write access and without the network.

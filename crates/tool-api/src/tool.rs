@@ -145,8 +145,9 @@ impl ToolSpec {
         let mut schema = settings
             .into_generator()
             .into_root_schema_for::<Arguments>();
-        // The names of Rust types tell a model nothing, and some providers refuse formats that they do not know.
+        // The name of a Rust type and its doc comment tell a model nothing, and some providers refuse formats that they do not know.
         schema.remove("title");
+        schema.remove("description");
         let mut plain = schemars::transform::RecursiveTransform(|schema: &mut schemars::Schema| {
             schema.remove("format");
         });

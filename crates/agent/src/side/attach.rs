@@ -31,9 +31,9 @@ impl SessionService {
     /// child of this source at this place that has said nothing yet is opened, and completed if it has no framing.
     ///
     /// # Errors
-    /// `INVALID_BOUNDARY`, `SIDE_CUT_UNAVAILABLE`: no side session can begin there. `SIDE_CHILD_EXISTS`: the id is another
-    /// session's. `SESSION_LIVE`: the child is open in this process. As [`Self::open`] for a child that was there already;
-    /// storage that failed.
+    /// `INVALID_BOUNDARY`, `SIDE_CUT_UNAVAILABLE`: no side session can begin there. `NOT_CONTINUABLE`: one that does could
+    /// not go on. `SIDE_CHILD_EXISTS`: the id is another session's. `SESSION_LIVE`: the child is open in this process. As
+    /// [`Self::open`] for a child that was there already; storage that failed.
     pub fn side(
         &self,
         source: &ReadSession,

@@ -13,12 +13,22 @@ use crate::compaction;
 /// The last event that a side session inherits; `None` if it inherits nothing.
 ///
 /// # Errors
-/// `INVALID_BOUNDARY`: there is no such event. `SIDE_CUT_UNAVAILABLE`: its turn has not ended.
+/// `INVALID_BOUNDARY`: there is no such event. `SIDE_CUT_UNAVAILABLE`: its turn has not ended. `NOT_CONTINUABLE`: no provider
+/// would accept what would be inherited.
 pub(super) fn cut(
     source: &SessionId,
     log: &EventLog,
     at: Option<Seq>,
 ) -> Result<Option<Seq>, AgentError> {
+    let cut = at_rest(source, log, at)?;
+    if let Some(cut) = cut {
+        log.prefix(cut.after()).continuable()?;
+    }
+    Ok(cut)
+}
+
+/// The place without an open turn that is meant.
+fn at_rest(source: &SessionId, log: &EventLog, at: Option<Seq>) -> Result<Option<Seq>, AgentError> {
     let Some(at) = at else {
         return Ok(log.latest_completed_boundary());
     };

@@ -139,7 +139,7 @@ impl Handback {
         let said =
             format!("A note from the side session `{child}` of this conversation:\n\n{text}");
         let content = vec![ContentBlock::text(said)];
-        Input::blocks(format!("handback:{child}:{id}"), content, source.into()).kept()
+        Input::blocks(message_id(child, id), content, source.into()).kept()
     }
 }
 
@@ -236,6 +236,12 @@ fn capped(text: &str, max_chars: usize) -> Option<String> {
     let mut capped = room.trim_end().to_owned();
     capped.push(ELLIPSIS);
     Some(capped)
+}
+
+/// What the message of a handback is known by. Ids of sessions may have a colon in them, and those of handbacks anything.
+fn message_id(child: &SessionId, handback: &str) -> String {
+    let child = child.as_str().replace('%', "%25").replace(':', "%3A");
+    format!("handback:{child}:{handback}")
 }
 
 /// What the same request is known by however often it is made. The whole note counts, also what is cut off.

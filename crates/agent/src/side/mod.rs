@@ -66,7 +66,7 @@ impl SideRequest {
     /// nothing.
     ///
     /// # Errors
-    /// `INVALID_BOUNDARY`, `SIDE_CUT_UNAVAILABLE`: as when it is made.
+    /// `INVALID_BOUNDARY`, `SIDE_CUT_UNAVAILABLE`, `NOT_CONTINUABLE`: as when it is made.
     pub fn cut_in(&self, source: &ReadSession) -> Result<Option<Seq>, AgentError> {
         let stored = &source.stored;
         cut::cut(&stored.header.id, &stored.log, self.at)

@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 
 use super::descriptor::{Descriptor, Introduces, catalog, delegated_approvals, delegated_mode};
 use super::error::SubagentError;
+use super::notice::one_line;
 use super::request::{Delegation, Mode, Provider};
 use super::service::Subagents;
 use super::setup::NewSubagent;
@@ -261,8 +262,9 @@ impl Subagents {
 
 /// What it is called. A child that goes on always has a name: its parent has to tell it from others.
 fn label(request: &Delegation) -> Option<String> {
-    let given = request.label.as_deref().map(str::trim);
-    let given = given.filter(|label| !label.is_empty()).map(str::to_owned);
+    // One line, wherever it stands: a list of children has one for each.
+    let given = request.label.as_deref().map(one_line);
+    let given = given.filter(|label| !label.is_empty());
     match request.mode {
         Mode::OneShot => given,
         Mode::Continuable => given.or_else(|| fallback_title(&request.prompt)),

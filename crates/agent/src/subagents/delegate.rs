@@ -34,7 +34,6 @@ pub(super) struct Delegate {
     order: Order,
 }
 
-// No doc comment: the model would read it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -119,7 +118,7 @@ impl Tool for Delegate {
     }
 
     fn will_run(&self, cx: &ToolContext) {
-        let slot = || self.subagents.take_slot(&self.caller);
+        let slot = || self.subagents.reserve_slot(&self.caller, &cx.cancel);
         self.order.line_up(cx, slot);
     }
 

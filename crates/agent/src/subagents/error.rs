@@ -25,7 +25,7 @@ pub enum SubagentError {
     },
     /// A caller may have only so many at work.
     #[error(
-        "{running} subagents of this session are at work, and the limit is {max}; wait for one of them, or do the work here"
+        "subagents of this session at work: {running}, and the limit is {max}; wait for one of them, or do the work here"
     )]
     TooMany {
         /// How many work.

@@ -123,7 +123,8 @@ fn source(
     MessageSource::Other { kind, raw }
 }
 
-fn one_line(text: &str) -> String {
+/// The words of a text, without its line ends.
+pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

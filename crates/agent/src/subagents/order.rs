@@ -96,7 +96,7 @@ impl Order {
         let place = &mut places[at];
         Some(Entered {
             before,
-            slot: place.slot.take()?,
+            slot: place.slot.take()?.map(Slot::keep),
             passes: place.way.passed.clone().drop_guard(),
         })
     }
@@ -119,7 +119,7 @@ mod tests {
         let (slots, caller) = (Slots::default(), SessionId::new("caller"));
         ids.map(|id| {
             let cx = ToolContext::new(id);
-            order.line_up(&cx, || slots.take(&caller, 2));
+            order.line_up(&cx, || slots.reserve(&caller, 2, &cx.cancel));
             cx
         })
     }

@@ -1,15 +1,17 @@
 //! Opening a continuable child again that has come to rest, also one of an earlier process (`reference/agent.md` §4.5).
 //!
 //! What its agent is made of comes from its own log: the descriptor has its model and its tools, the limits are where they
-//! were logged when it was created. The filter of its parent narrows its tools as it did then.
+//! were logged when it was created, or narrower ones if its parent has those by now. The filter of its parent narrows its tools
+//! as it did then.
 
 use offshoot_model::CallConfig;
-use offshoot_session::{EventKind, LiveSession, Origin};
+use offshoot_session::{EventDraft, EventKind, EventLog, LiveSession, Origin};
+use offshoot_tool_api::ApprovalPolicy;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{Child, Role};
-use super::descriptor::Descriptor;
+use super::descriptor::{Descriptor, delegated_approvals, delegated_mode};
 use super::error::SubagentError;
 use super::notice::in_order;
 use super::places::Held;
@@ -20,6 +22,7 @@ use crate::AgentError;
 use crate::agent::{Agent, Wake};
 use crate::events::{StoredHeader, read};
 use crate::input::Input;
+use crate::permission::Said;
 use crate::service::Attached;
 
 impl Subagents {
@@ -51,6 +54,10 @@ impl Subagents {
             call: &route(&session, &descriptor),
         };
         let (setup, broken) = self.child_setup(parent, &session, &role)?;
+        for draft in narrowed(&parent.session().log(), &session.log()) {
+            let appended = session.append(draft, self.env().now());
+            appended.map_err(AgentError::from)?;
+        }
         let from = session.log().end();
         let child = Child {
             agent: Agent::new(attached, setup),
@@ -105,6 +112,20 @@ fn own_descriptor(session: &LiveSession) -> Option<Descriptor> {
     let mut all = log.events_from(own);
     let first = all.find(|event| *event.kind() == EventKind::SubagentDescriptor);
     first.and_then(|event| read(event))
+}
+
+/// What a child's log does not say yet of what its parent may not do any more: somebody may have given that one narrower limits
+/// since the child was created. Wider ones are none of the child's.
+fn narrowed(parent: &EventLog, child: &EventLog) -> Vec<EventDraft> {
+    let (above, own) = (Said::by(parent).in_force(), Said::by(child).in_force());
+    let mut drafts = Vec::new();
+    if above.mode < own.mode {
+        drafts.push(delegated_mode(above.mode));
+    }
+    if above.approvals == ApprovalPolicy::Never && own.approvals != ApprovalPolicy::Never {
+        drafts.push(delegated_approvals(ApprovalPolicy::Never));
+    }
+    drafts
 }
 
 /// What it calls its model with: as in its latest request, as far as the descriptor does not say it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use offshoot_session::SessionId;
 use offshoot_tool_api::{ApprovalPolicy, RegistryError, Tool};
+use tokio_util::sync::CancellationToken;
 
 use super::child::Child;
 use super::delegate::Delegate;
@@ -119,6 +120,16 @@ impl Subagents {
 
     pub(super) fn take_slot(&self, parent: &SessionId) -> Result<Slot, SubagentError> {
         self.0.slots.take(parent, self.0.limits.max_running)
+    }
+
+    /// A slot for a call whose body has yet to come.
+    pub(super) fn reserve_slot(
+        &self,
+        parent: &SessionId,
+        call: &CancellationToken,
+    ) -> Result<Slot, SubagentError> {
+        let max = self.0.limits.max_running;
+        self.0.slots.reserve(parent, max, call)
     }
 
     /// The children at work in the background.

@@ -159,6 +159,22 @@ async fn a_handback_is_of_one_side_session_whatever_id_a_caller_gives_it() {
 }
 
 #[tokio::test]
+async fn handbacks_of_two_side_sessions_are_two_however_the_ids_look() {
+    let bench = Bench::new();
+    let parent = after_a_turn(&bench, bench.setup(one_and(Vec::new()))).await;
+    for (child, id) in [("a", "b:1"), ("a:b", "1"), ("a%3Ab", "1")] {
+        let request = SideRequest {
+            at: None,
+            child: Some(child.into()),
+        };
+        let side = bench.service.side_of(&parent, &request).await.unwrap();
+        let handback = of(side.attached.session(), Some("Done.")).unwrap();
+        bench.service.merge(&handback.with_id(id)).await.unwrap();
+    }
+    assert_eq!(parent.pending().unwrap().next_step.len(), 3);
+}
+
+#[tokio::test]
 async fn a_note_without_text_is_refused_and_so_is_one_without_room() {
     let bench = Bench::new();
     let (_parent, child) = side_agent(&bench, Vec::new()).await;

@@ -1,13 +1,17 @@
 //! A parent that no agent of this process is on: stored, open elsewhere, or gone.
 
-use offshoot_agent::{Cancel, Merged, SessionService};
-use offshoot_session::{EventKind, SessionId};
+use std::fs;
 use std::sync::Arc;
 
 use crate::bench::{Bench, ask, script};
 use crate::beside::{after_a_turn, note, notes, one_and, said_once, side_of};
 use crate::outline::outline_from;
+use crate::sessions::unanswered;
 use crate::support::{calls, endings, kinds, says};
+use offshoot_agent::{
+    Agent, Cancel, HANDBACK_MAX_CHARS, Handback, Merged, SessionService, SideRequest,
+};
+use offshoot_session::{EventKind, SessionHeader, SessionId};
 
 const TEXT: &str = "It is the cache.";
 
@@ -150,6 +154,39 @@ async fn a_parent_that_is_open_here_without_an_agent_is_refused() {
         bench.service.merge(&handback).await.unwrap(),
         Merged::Queued
     );
+}
+
+#[tokio::test]
+async fn a_parent_that_no_provider_would_accept_gets_no_note_and_has_no_side_sessions() {
+    let bench = Bench::new();
+    let (id, _) = unanswered(&bench);
+    let refused = bench
+        .service
+        .side(&bench.read(&id), &SideRequest::default())
+        .unwrap_err();
+    assert_eq!(refused.code(), "NOT_CONTINUABLE");
+    let fork = bench
+        .service
+        .prepare_fork(&bench.read(&id), None, Some("stuck".into()))
+        .unwrap();
+    let fork = bench.service.store_fork(&fork).unwrap();
+    let stuck = Agent::new(fork, bench.setup(script(Vec::new())));
+    let other = after_a_turn(&bench, bench.setup(one_and(Vec::new()))).await;
+    let side = side_of(&bench, &other).await;
+    for parent in [&id, stuck.session().id()] {
+        let header = SessionHeader {
+            parent: Some(parent.clone()),
+            ..side.session().header()
+        };
+        let log = side.session().log();
+        let handback = Handback::of(&header, &log, Some(TEXT), HANDBACK_MAX_CHARS).unwrap();
+        let before = bench.bytes(parent);
+        let refused = bench.service.merge(&handback).await.unwrap_err();
+        assert_eq!(refused.code(), "NOT_CONTINUABLE", "{parent}");
+        assert_eq!(bench.bytes(parent), before);
+        // Such a file is nothing that a test leaves behind otherwise.
+        fs::remove_file(bench.file(parent)).unwrap();
+    }
 }
 
 #[tokio::test]

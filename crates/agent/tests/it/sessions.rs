@@ -81,7 +81,7 @@ fn shown(kind: EventKind, data: Value) -> EventDraft {
 }
 
 /// A session whose only step was closed although its call had no result: other programs have written such.
-fn unanswered(bench: &Bench) -> (SessionId, Seq) {
+pub(crate) fn unanswered(bench: &Bench) -> (SessionId, Seq) {
     let id = SessionId::new("unanswered");
     let mut session = offshoot_session::Session::new(SessionHeader::new(id.clone(), 1)).unwrap();
     let at = json!({"turn": 1, "step": 1});

@@ -6,10 +6,12 @@ use offshoot_agent::{
     Agent, AgentHook, Cancel, CancelCause, Framing, HookError, Input, PreStep, Promoted, Queue,
     SideRequest, StepContext,
 };
+use offshoot_model::Attempt;
 use offshoot_session::{EventKind, Seq, SessionId};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, ask, script};
+use crate::crowd::long;
 use crate::outline::{numbered_from, outline_from};
 use crate::parts::texts_of;
 use crate::side_gate::is_denial;
@@ -130,6 +132,38 @@ async fn one_that_is_in_a_tool_is_told_in_its_next_step_and_never_between_call_a
         denied.collect::<Vec<_>>(),
         expected.map(|(id, denied)| (id.to_owned(), denied))
     );
+}
+
+#[tokio::test]
+async fn one_that_is_being_compacted_is_told_in_its_next_step() {
+    let bench = Bench::new();
+    let parent = parent(&bench).await;
+    let side = side(&bench, parent.session().id());
+    let model = script(vec![
+        says("Because."),
+        Attempt::Hang { chunks: Vec::new() },
+        says("Yes."),
+    ]);
+    let child = Agent::new(side.attached, bench.setup(Arc::clone(&model) as _));
+    child.followup(&long("why", 400)).unwrap();
+    child.when_idle().await;
+    let work = child.clone();
+    let compacting = tokio::spawn(async move { work.compact().await });
+    while model.requests().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // Inside the bracket the conversation may not change.
+    let promoted = bench.service.promote(child.session().id()).unwrap();
+    assert_eq!(promoted, Promoted::Queued);
+    assert!(child.session().log().is_side_session());
+    child.cancel(CancelCause::User, Queue::Keep).unwrap();
+    compacting.await.unwrap().unwrap_err();
+    child.followup("May you act now?").unwrap();
+    child.when_idle().await;
+    let log = child.session().log();
+    assert_eq!(marks(&log).last().unwrap().0, "promote");
+    assert!(!log.is_side_session());
+    child.dispose().await.unwrap();
 }
 
 #[tokio::test]

@@ -336,10 +336,13 @@ async fn a_child_that_has_begun_is_in_the_file_of_its_parent() {
     parent.when_idle().await;
 }
 
+/// A label that was more than a line.
+const ONE_LINE: &str = "counts session-forged (rests), one-shot: settled";
+
 /// What a continuable child of this parent has behind its seed, once it has settled.
 async fn continuable(more: Value) -> (Family, StoredSession) {
     let family = Family::new();
-    for label in ["the count", "Do the count."] {
+    for label in ["the count", "Do the count.", ONE_LINE] {
         family.children.answer(label, vec![says("Four.")]);
     }
     let attached = family.bench.create();
@@ -383,6 +386,18 @@ async fn a_continuable_child_says_right_behind_its_seed_what_it_takes_to_open_it
             "toolFilter": {"allow": ["look", "ch*"]},
         })
     );
+}
+
+#[tokio::test]
+async fn a_label_is_one_line_whatever_a_model_makes_of_it() {
+    let label = " counts \nsession-forged (rests), one-shot:\r\n settled ";
+    let (family, child) = continuable(json!({"mode": "continuable", "label": label})).await;
+    let expected = ONE_LINE;
+    let descriptor = data(&first(&child.log, &EventKind::SubagentDescriptor));
+    assert_eq!(descriptor["label"], expected);
+    let parent = family.bench.log(child.header.parent.as_ref().unwrap());
+    let catalog = data(&first(&parent, &EventKind::SubagentCatalog));
+    assert_eq!(catalog["label"], expected);
 }
 
 #[tokio::test]

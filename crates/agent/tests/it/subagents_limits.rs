@@ -123,7 +123,7 @@ async fn a_caller_has_only_so_many_at_work_and_more_when_they_are_done() {
     ]);
     parent.followup("Go.").unwrap();
     parent.when_idle().await;
-    let told = "Error: 2 subagents of this session are at work, and the limit is 2; wait for one of them, or do the work here";
+    let told = "Error: subagents of this session at work: 2, and the limit is 2; wait for one of them, or do the work here";
     assert_eq!(
         results(&parent.session().log()),
         [

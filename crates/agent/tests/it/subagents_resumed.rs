@@ -1,10 +1,12 @@
 //! Children that are opened again when they are sent more, in this process and in another one (`reference/agent.md` §4.5; §10, 70).
 
-use offshoot_agent::{CancelCause, Delivery, PermissionConfig, SubagentLimits, ToolFilter};
+use offshoot_agent::{
+    CancelCause, Delivery, PermissionConfig, Provider, SubagentLimits, ToolFilter,
+};
 use offshoot_model::Attempt;
 use offshoot_session::EventKind;
 use offshoot_tool_api::{ApprovalPolicy, SandboxMode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::script;
@@ -12,7 +14,7 @@ use crate::family::{Family, delegates};
 use crate::outline::outline_from;
 use crate::subagents_background::{continuable, live, looks_and_says, notices};
 use crate::subagents_messages::{again, at_work, refused, send, sends, told};
-use crate::support::{all, calls, endings, results, says};
+use crate::support::{all, calls, endings, result, results, says};
 
 #[tokio::test]
 async fn a_child_that_rests_is_opened_again_and_settles_again() {
@@ -74,7 +76,11 @@ async fn a_message_that_comes_while_a_child_is_being_closed_is_read_when_it_was_
 #[tokio::test]
 async fn two_messages_at_once_open_a_child_once() {
     let mut child = looks_and_says("Four.");
-    child.extend([says("Five."), says("Six.")]);
+    child.extend([
+        calls([("again", "look", "{}")]),
+        says("Five."),
+        says("Six."),
+    ]);
     let rest = vec![
         says("I wait."),
         says("I see."),
@@ -85,12 +91,15 @@ async fn two_messages_at_once_open_a_child_once() {
     hold.released.cancel();
     family.subagents.at_rest(&parent).await;
     let id = family.child();
+    // It works until both are sent: one that has settled in between would be opened once more.
+    let hold = family.bench.work.hold("again");
     let (one, two) = tokio::join!(
         send(&family, &parent, &id, "One."),
         send(&family, &parent, &id, "Two.")
     );
     assert_eq!((one, two), (Delivery::Woken, Delivery::AtWork));
     assert_eq!(family.subagents.running(parent.session().id()).len(), 1);
+    hold.released.cancel();
     family.subagents.at_rest(&parent).await;
     assert_eq!(told(&family, &id), ["Do the count.", "One.", "Two."]);
     assert_eq!(family.children.made(), [id.clone(), id]);
@@ -179,6 +188,116 @@ async fn another_process_opens_a_child_by_its_descriptor_with_its_filter_and_its
         assert_eq!(all(&log, &kind), all(&known, &kind), "nothing is said anew");
     }
     assert!(notices(&family, &parent.session().log())[1].ends_with("Five."));
+}
+
+#[tokio::test]
+async fn a_child_is_opened_again_with_no_more_than_its_parent_may_do_by_now() {
+    use ApprovalPolicy::{Ask, Never};
+    use SandboxMode::{DangerFullAccess, ReadOnly};
+    // What the parent may do then, and what it may do by now; what the log of the child says, and what its tool may do.
+    for (then, now, modes, policies, expected) in [
+        (
+            (Some(DangerFullAccess), Ask),
+            (ReadOnly, Never),
+            vec!["danger-full-access", "read-only"],
+            vec!["ask", "never"],
+            "read-only",
+        ),
+        (
+            (None, Ask),
+            (ReadOnly, Ask),
+            vec!["read-only"],
+            vec!["ask"],
+            "read-only",
+        ),
+        // What it was given when it was created does not become more.
+        (
+            (Some(ReadOnly), Never),
+            (DangerFullAccess, Ask),
+            vec!["read-only"],
+            vec!["never"],
+            "read-only",
+        ),
+    ] {
+        let mut family = Family::with(SubagentLimits {
+            approvals: Ask,
+            ..SubagentLimits::default()
+        });
+        let tries = calls([("b", "beyond", "{}")]);
+        let answers = vec![says("Four."), tries, says("Five.")];
+        family.children.answer("the count", answers);
+        let attempts = vec![
+            delegates("c1", "the count", continuable()),
+            says("I wait."),
+            says("I see."),
+        ];
+        let parent = family.changed(family.bench.create(), script(attempts), |setup| {
+            setup.config.permissions.mode = then.0;
+            setup.config.permissions.approvals = Some(then.1);
+        });
+        parent.followup("Go.").unwrap();
+        family.subagents.at_rest(&parent).await;
+        let (id, child) = (parent.session().id().clone(), family.child());
+        parent.dispose().await.unwrap();
+        drop(parent);
+
+        family.restarted();
+        let sends_more = sends(&child, &[("m", "And now?")]);
+        let attempts = vec![sends_more, says("Sent."), says("I see.")];
+        let parent = family.changed(family.bench.open(&id), script(attempts), |setup| {
+            setup.config.permissions.mode = Some(now.0);
+            setup.config.permissions.approvals = Some(now.1);
+        });
+        parent.followup("More.").unwrap();
+        family.subagents.at_rest(&parent).await;
+        let log = family.bench.log(&child);
+        let delegated = |member: &str, values: &[&str]| -> Vec<Value> {
+            let said = values.iter();
+            said.map(|value| json!({member: value, "source": "delegation"}))
+                .collect()
+        };
+        assert_eq!(
+            all(&log, &EventKind::SandboxMode),
+            delegated("mode", &modes)
+        );
+        assert_eq!(
+            all(&log, &EventKind::ApprovalPolicy),
+            delegated("policy", &policies)
+        );
+        assert_eq!(results(&log), [result("b", "", expected)]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_fork_has_inherited_does_not_say_what_it_is_itself() {
+    let family = Family::new();
+    family.children.answer("the count", vec![says("Four.")]);
+    let parent = family.parent(vec![
+        delegates("c1", "the count", continuable()),
+        says("I wait."),
+        says("I see."),
+    ]);
+    parent.followup("Go.").unwrap();
+    family.subagents.at_rest(&parent).await;
+    let rest = vec![says("Five."), says("Six.")];
+    let model = family.children.answer("the rest", rest);
+    let more = json!({"mode": "continuable", "context": "conversation"});
+    let attempts = vec![
+        delegates("c2", "the rest", more),
+        says("I wait."),
+        says("I see."),
+        says("I see."),
+    ];
+    let (above, _) = again(&family, &family.child(), attempts);
+    above.followup("Delegate the rest.").unwrap();
+    family.subagents.at_rest(&above).await;
+    let fork = family.children.made()[1].clone();
+    assert_eq!(send(&family, &above, &fork, "And?").await, Delivery::Woken);
+    family.subagents.at_rest(&above).await;
+    let made = family.children.all();
+    assert_eq!(made[2].session, fork);
+    assert_eq!(made[2].provider, Provider::Fork);
+    assert_eq!(model.remaining(), 0, "as what it is, it has answered");
 }
 
 #[tokio::test]

@@ -114,3 +114,20 @@ fn a_schema_must_be_an_object_and_keeps_its_bytes() {
         Err(SpecError::NotAnObject { .. })
     ));
 }
+
+/// What whoever reads the code is told of these arguments.
+#[derive(schemars::JsonSchema)]
+struct Documented {
+    /// The file.
+    #[expect(dead_code, reason = "only its schema counts")]
+    path: String,
+}
+
+#[test]
+fn a_model_reads_what_fields_are_and_not_what_was_written_about_the_rust_type() {
+    let spec = ToolSpec::typed::<Documented>("t", "d");
+    assert_eq!(
+        spec.parameters.get(),
+        r#"{"type":"object","properties":{"path":{"description":"The file.","type":"string"}},"required":["path"]}"#
+    );
+}
