@@ -160,11 +160,19 @@ fn recording(path: &std::path::Path, place: &Place) -> Result<StoredSession, Run
         // Packed: no paths of this machine are hidden in it.
         Err(packed) => decode(packed.as_bytes()),
     };
-    decoded.map_err(|error| RunError::Script {
-        code: error.code().to_owned(),
-        message: format!("`{}`: {error}", path.display()),
-        hint: None,
-    })
+    let refused = |code: &str, told: &str, hint: Option<&str>| RunError::Script {
+        code: code.to_owned(),
+        message: format!("`{}`: {told}", path.display()),
+        hint: hint.map(str::to_owned),
+    };
+    let stored = decoded.map_err(|error| refused(error.code(), &error.to_string(), None))?;
+    // A store goes on without it; here it may be the very answer that is to be given.
+    if let Some(tail) = &stored.tail {
+        let told = format!("line {}: the file is cut off here", tail.place.line);
+        let hint = "get the whole file back, or record the scenario anew";
+        return Err(refused("RECORDING_TORN", &told, Some(hint)));
+    }
+    Ok(stored)
 }
 
 fn flaw(problem: &Problem) -> Flaw {

@@ -20,7 +20,7 @@ use ids::Ids;
 
 /// Makes the texts that are compared. One for all of a scenario: an id is called the same wherever it stands.
 #[derive(Debug)]
-pub struct Normaliser {
+pub(crate) struct Normaliser {
     ids: Ids,
     pins_header: bool,
 }
@@ -56,8 +56,7 @@ const MOMENTS: [&str; 8] = [
 
 impl Normaliser {
     /// For a run in a place, with the names of its sessions.
-    #[must_use]
-    pub fn new(place: &Place, sessions: &BTreeMap<SessionId, SessionName>) -> Self {
+    pub(crate) fn new(place: &Place, sessions: &BTreeMap<SessionId, SessionName>) -> Self {
         Self {
             ids: Ids::new(place, sessions),
             pins_header: false,
@@ -65,8 +64,7 @@ impl Normaliser {
     }
 
     /// Leaves system prompts and tool schemas as they are.
-    #[must_use]
-    pub const fn pinning_headers(mut self) -> Self {
+    pub(crate) const fn pinning_headers(mut self) -> Self {
         self.pins_header = true;
         self
     }
@@ -75,7 +73,7 @@ impl Normaliser {
     ///
     /// # Errors
     /// A line that is no JSON.
-    pub fn log(&mut self, text: &str) -> Result<String, NotJson> {
+    pub(crate) fn log(&mut self, text: &str) -> Result<String, NotJson> {
         let mut lines = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let value = serde_json::from_str(line).map_err(|error| NotJson {
@@ -92,7 +90,7 @@ impl Normaliser {
         let mut log = Log { header, rows };
         order::canonical(&mut log, &self.ids);
         let mut out = String::new();
-        self.header(&mut log.header);
+        self.value(&mut log.header);
         push_line(&mut out, &log.header);
         for mut row in log.rows {
             self.row(&mut row);
@@ -102,15 +100,11 @@ impl Normaliser {
     }
 
     /// Something that a step came to.
-    pub fn output(&mut self, mut line: Value) -> String {
+    pub(crate) fn output(&mut self, mut line: Value) -> String {
         self.value(&mut line);
         let mut out = String::new();
         push_line(&mut out, &line);
         out
-    }
-
-    fn header(&mut self, header: &mut Value) {
-        self.value(header);
     }
 
     fn row(&mut self, row: &mut Value) {

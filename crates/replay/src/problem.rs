@@ -58,12 +58,17 @@ pub enum Problem {
         length: usize,
     },
     /// A session that has a script did not run.
-    #[error("session `{session}` never made a model call; its script has {length}")]
+    #[error(
+        "session `{session}` never made a model call; its script has {length}{}",
+        started(.started_by.as_ref())
+    )]
     NeverBound {
         /// The session.
         session: String,
         /// How many answers there are.
         length: usize,
+        /// Which session has started it in the recording, and with which tool: one that there is not here starts nobody.
+        started_by: Option<(String, String)>,
     },
 }
 
@@ -80,6 +85,13 @@ impl Problem {
             Self::NeverBound { .. } => "SCRIPT_UNUSED",
         }
     }
+}
+
+/// What a message adds about a session that another one has started.
+fn started(by: Option<&(String, String)>) -> String {
+    by.map_or_else(String::new, |(caller, tool)| {
+        format!(", and in the recording `{caller}` has started it with the tool `{tool}`")
+    })
 }
 
 /// The names of scripts, as a message lists them.

@@ -54,6 +54,9 @@ pub async fn record(
     if let Some(flaw) = harvest.flaws.first() {
         return Err(RunError::NotRecorded(flaw.clone()));
     }
+    if let Some(flaw) = never_answered(&harvest) {
+        return Err(RunError::NotRecorded(flaw));
+    }
     let secrets = wiring.assemble(&scenario, &harvest.place)?.secrets();
     let texts = texts(&harvest, &secrets)?;
     let changed = write_sessions(&scenario, &texts)?;
@@ -73,6 +76,17 @@ pub async fn record(
         replayed => replayed?,
     };
     Ok(Recording { changed, replayed })
+}
+
+/// Why no model has answered, if every single turn has failed: a key that is wrong is nothing that anybody wants to keep.
+fn never_answered(harvest: &Harvest) -> Option<Flaw> {
+    let lines = harvest.output.iter();
+    let turns = lines.filter_map(|line| line["turns"].as_array()).flatten();
+    let failures: Option<Vec<_>> = turns.map(|turn| turn["reason"].get("error")).collect();
+    let failures = failures?;
+    let first = failures.first()?;
+    let [code, message] = ["code", "message"].map(|name| first[name].as_str().unwrap_or_default());
+    Some(Flaw::new(code, format!("every turn has failed: {message}")))
 }
 
 /// What is recorded, without the paths of this machine.

@@ -21,14 +21,6 @@ pub struct Replayed {
     pub flaws: Vec<Flaw>,
 }
 
-impl Replayed {
-    /// Whether it came to what is expected.
-    #[must_use]
-    pub const fn is_sound(&self) -> bool {
-        self.flaws.is_empty()
-    }
-}
-
 /// Replays a scenario and compares what comes of it with what is expected. `scratch` is an empty folder, which holds the home
 /// and the workspace of the run afterwards. A scenario in which a process dies needs `processes`.
 ///

@@ -249,23 +249,36 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), RunError> {
             copy(&source, &target)?;
         } else {
             fs::copy(&source, &target).map_err(|error| RunError::io(&source, error))?;
+            writable(&target).map_err(|error| RunError::io(&target, error))?;
         }
     }
     Ok(())
 }
 
+/// Lets its owner write a copy: a scenario may lie where nobody may.
+fn writable(copy: &Path) -> io::Result<()> {
+    let mut permissions = fs::metadata(copy)?.permissions();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        permissions.set_mode(permissions.mode() | 0o200);
+    }
+    #[cfg(not(unix))]
+    permissions.set_readonly(false);
+    fs::set_permissions(copy, permissions)
+}
+
 /// Runs the next part in another process.
 async fn run_elsewhere(processes: &dyn Processes, folder: &Path) -> Result<(), RunError> {
-    let mut command = processes
-        .stage(folder)
-        .map_err(|source| RunError::io(folder, source))?;
-    let running = tokio::task::spawn_blocking(move || {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).output()
-    });
-    let ran = running.await.map_err(io::Error::other);
-    let output = ran
-        .and_then(|output| output)
-        .map_err(|source| RunError::io(folder, source))?;
+    let failed = |source| RunError::io(folder, source);
+    let command = processes.stage(folder).map_err(failed)?;
+    // Whoever gives up a run waits for none of its parts.
+    let output = tokio::process::Command::from(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = output.await.map_err(failed)?;
     let has_died = State::load(folder)?.end == Some(End::Killed);
     if output.status.success() || (has_died && was_killed(output.status)) {
         return Ok(());

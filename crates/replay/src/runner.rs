@@ -44,6 +44,8 @@ struct Runner {
     answers: Answers,
     /// The sessions that people work in, as far as this process has them open.
     open: BTreeMap<SessionName, Open>,
+    /// How long a step waits that does not say so itself.
+    patience: Duration,
     output: Vec<Value>,
 }
 
@@ -139,6 +141,7 @@ impl Runner {
             parts.limits(),
         );
         Self {
+            patience: scenario.patience(handed.records),
             scenario,
             place,
             parts,

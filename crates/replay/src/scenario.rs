@@ -29,7 +29,9 @@ pub const SCENARIO_FILE: &str = "scenario.toml";
 /// What the steps came to, in the folder of what is expected.
 pub(crate) const OUTPUT_FILE: &str = "output.jsonl";
 /// How long a step may wait for anything, unless the scenario says otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same while a scenario is recorded: models take their time.
+const PATIENCE_WITH_MODELS: Duration = Duration::from_secs(600);
 
 /// A scenario.
 #[derive(Clone, Debug)]
@@ -44,8 +46,8 @@ pub struct Scenario {
     pub settings: toml::Table,
     /// What is done, in order. At least one step.
     pub steps: Vec<Step>,
-    /// How long a step may wait for anything.
-    pub patience: Duration,
+    /// How long a step may wait for anything, if the scenario says so: see [`Self::patience`].
+    pub timeout: Option<Duration>,
     /// Whether system prompts and tool schemas are compared as well.
     pub pins_header: bool,
     /// Which requests are compared with those that were recorded, and what of them: `true` is [`Comparing::All`], `false`
@@ -246,6 +248,16 @@ impl Scenario {
         name.to_string_lossy().into_owned()
     }
 
+    /// How long a step may wait for anything, if it does not say so itself: what the scenario says, else 10 seconds, or 10
+    /// minutes while it is recorded.
+    #[must_use]
+    pub fn patience(&self, records: bool) -> Duration {
+        self.timeout.unwrap_or(match records {
+            true => PATIENCE_WITH_MODELS,
+            false => PATIENCE,
+        })
+    }
+
     /// Whether a part of it runs in another process.
     #[must_use]
     pub fn kills(&self) -> bool {
@@ -371,7 +383,7 @@ impl WrittenScenario {
             },
             settings,
             steps: Vec::new(),
-            patience: timeout.as_ref().map_or(Ok(PATIENCE), patience)?,
+            timeout: timeout.as_ref().map(patience).transpose()?,
             pins_header,
             compare_requests: match &compare_requests {
                 None => Comparing::default(),

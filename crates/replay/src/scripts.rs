@@ -18,6 +18,7 @@ use crate::problem::Problem;
 use crate::routing::Routing;
 use crate::script::{Script, ScriptError};
 use crate::tokens::{Tokens, session_token};
+use crate::wiring::CWD;
 
 /// How scripts are replayed.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +144,10 @@ impl Scripts {
     /// without a script can be bound, and fails when it calls its model.
     #[must_use]
     pub fn bind(&self, key: SessionKey, live: &SessionId) -> Arc<dyn Model> {
-        let mut state = self.state();
+        self.bind_in(&mut self.state(), key, live)
+    }
+
+    fn bind_in(&self, state: &mut State, key: SessionKey, live: &SessionId) -> Arc<dyn Model> {
         if !state.bound.contains_key(live) {
             let script = self.script_of(&key).filter(|script| {
                 let taken = |bound: &Bound| bound.script == Some(*script);
@@ -151,7 +155,6 @@ impl Scripts {
             });
             state.bound.insert(live.clone(), Bound { key, script });
         }
-        drop(state);
         Arc::new(ReplayModel::new(self.clone(), live.clone()))
     }
 
@@ -163,7 +166,8 @@ impl Scripts {
         call_id: &str,
         child: &SessionId,
     ) -> Arc<dyn Model> {
-        let state = self.state();
+        // Held until it is bound: several may start at the same time.
+        let mut state = self.state();
         let caller = state.bound.get(parent).map(|bound| bound.key.clone());
         // A caller that nobody knows has no recorded children either.
         let caller = caller.unwrap_or_else(|| SessionKey::named(parent.as_str()));
@@ -176,13 +180,12 @@ impl Scripts {
             SessionKey::Named(_) => false,
         };
         let nth = state.bound.values().filter(started).count();
-        drop(state);
         let key = SessionKey::Delegated {
             parent: Box::new(caller),
             call_id: call_id.to_owned(),
             nth,
         };
-        self.bind(key, child)
+        self.bind_in(&mut state, key, child)
     }
 
     /// The key of a live session.
@@ -214,12 +217,16 @@ impl Scripts {
     #[must_use]
     pub fn unconsumed(&self) -> Vec<Problem> {
         let state = self.state();
-        let scripts = self.0.scripts.iter().zip(&state.made);
-        let left = scripts.filter_map(|(script, made)| {
+        let scripts = self.0.scripts.iter().zip(&state.made).enumerate();
+        let left = scripts.filter_map(|(at, (script, made))| {
             let session = script.name().to_owned();
             let length = script.entries().len();
             match *made {
-                0 if length > 0 => Some(Problem::NeverBound { session, length }),
+                0 if length > 0 => Some(Problem::NeverBound {
+                    session,
+                    length,
+                    started_by: self.started_by(at),
+                }),
                 made if made < length => Some(Problem::Unconsumed {
                     session,
                     made,
@@ -229,6 +236,18 @@ impl Scripts {
             }
         });
         left.collect()
+    }
+
+    /// Which session has started one in the recording, and with which tool.
+    fn started_by(&self, script: usize) -> Option<(String, String)> {
+        let callers = self.0.scripts.iter().zip(&self.0.children);
+        let mut started = callers.filter_map(|(caller, children)| {
+            let mut children = children.iter();
+            let ((id, _), _) = children.find(|(_, child)| **child == Some(script))?;
+            let (_, tool) = caller.calls().find(|(call, _)| call == id)?;
+            Some((caller.name().to_owned(), tool.to_owned()))
+        });
+        started.next()
     }
 
     /// The answers that wait for a file just now.
@@ -475,9 +494,6 @@ impl Scripts {
         tokens
     }
 }
-
-/// What stands for the directory that sessions work in.
-const CWD: &str = "{{cwd}}";
 
 impl State {
     fn fails(&mut self, session: String, call: usize, problem: Problem) -> Served {

@@ -23,7 +23,7 @@ impl Runner {
         waiting: impl Future<Output = T>,
     ) -> Result<T, Flaw> {
         let patience = step.and_then(|step| step.patience);
-        let patience = patience.unwrap_or(self.scenario.patience);
+        let patience = patience.unwrap_or(self.patience);
         let waited = tokio::time::timeout(patience, waiting).await;
         waited.map_err(|_| {
             let place = match step {
@@ -86,14 +86,19 @@ impl Runner {
         self.patiently(Some(step), &what, there).await
     }
 
-    /// How many of a session's own events are of a type.
+    /// How many of a session's own events are of a type, also of one that is closed.
     fn count(&self, name: &SessionName, kind: &EventKind) -> usize {
-        let Some(agent) = self.find(name).and_then(|id| self.service.agent(&id)) else {
+        let Some(id) = self.find(name) else {
             return 0;
         };
-        let session = agent.session().lock();
-        let own = session.log().events_from(session.inherited_event_count());
-        own.filter(|event| event.kind() == kind).count()
+        self.company.count(&id, kind).unwrap_or_else(|| {
+            // An earlier part of the run had it open.
+            let Ok(read) = self.service.read(&id) else {
+                return 0;
+            };
+            let own = read.stored.log.events_from(read.stored.inherited);
+            own.filter(|event| event.kind() == kind).count()
+        })
     }
 
     /// The agent of a session that is open.

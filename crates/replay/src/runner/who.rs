@@ -1,8 +1,11 @@
 //! Which session of a run is which: those that the scenario names, and the subagents that they start.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use offshoot_session::{Body, Event, EventLog, LiveSession, LogOffset, SessionId, SessionObserver};
+use offshoot_session::{
+    Body, Event, EventKind, EventLog, LiveSession, LogOffset, SessionId, SessionObserver,
+};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -36,6 +39,9 @@ pub(crate) enum Who {
 #[derive(Clone, Debug)]
 pub(crate) struct Company {
     records: Arc<Mutex<Vec<Record>>>,
+    /// How many own events of which type each session has that was ever open in this process. A subagent is closed as soon as
+    /// it is done, and then there is no log of it to be looked at.
+    seen: Arc<Mutex<HashMap<SessionId, HashMap<EventKind, usize>>>>,
     changes: watch::Sender<()>,
 }
 
@@ -43,6 +49,7 @@ impl Company {
     pub(crate) fn new(records: Vec<Record>) -> Self {
         Self {
             records: Arc::new(Mutex::new(records)),
+            seen: Arc::default(),
             changes: watch::Sender::new(()),
         }
     }
@@ -95,10 +102,31 @@ impl Company {
         self.changes.subscribe()
     }
 
+    /// How many own events of a type a session has; `None` if it was never open in this process.
+    pub(crate) fn count(&self, session: &SessionId, kind: &EventKind) -> Option<usize> {
+        let counts = self.counts();
+        let counted = counts.get(session)?;
+        Some(counted.get(kind).copied().unwrap_or(0))
+    }
+
     fn listen(&self, session: &LiveSession) {
-        let told = Told(self.changes.clone());
-        session.lock().observe(Box::new(told));
+        let mut open = session.lock();
+        let mut counted = HashMap::new();
+        for event in open.log().events_from(open.inherited_event_count()) {
+            *counted.entry(event.kind().clone()).or_default() += 1;
+        }
+        self.counts().insert(session.id().clone(), counted);
+        open.observe(Box::new(Told {
+            session: session.id().clone(),
+            company: self.clone(),
+        }));
+        drop(open);
         self.changes.send_replace(());
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<SessionId, HashMap<EventKind, usize>>> {
+        // Nothing panics between two changes of a number.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
@@ -108,11 +136,18 @@ impl Company {
 }
 
 /// Tells whoever waits that something has happened.
-struct Told(watch::Sender<()>);
+struct Told {
+    session: SessionId,
+    company: Company,
+}
 
 impl SessionObserver for Told {
-    fn event(&mut self, _event: &Arc<Event>) -> Result<(), String> {
-        self.0.send_replace(());
+    fn event(&mut self, event: &Arc<Event>) -> Result<(), String> {
+        let mut counts = self.company.counts();
+        let counted = counts.entry(self.session.clone()).or_default();
+        *counted.entry(event.kind().clone()).or_default() += 1;
+        drop(counts);
+        self.company.changes.send_replace(());
         Ok(())
     }
 }
@@ -186,7 +221,7 @@ fn own_calls((log, own): (EventLog, LogOffset)) -> Vec<(usize, String)> {
 
 #[cfg(test)]
 mod tests {
-    use offshoot_session::{EventDraft, EventKind};
+    use offshoot_session::EventDraft;
     use serde_json::json;
 
     use super::*;

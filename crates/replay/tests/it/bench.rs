@@ -65,7 +65,6 @@ struct BenchParts {
     service: SessionService,
     model: Arc<Talking>,
     secrets: Vec<String>,
-    window: Option<u64>,
 }
 
 impl Bench {
@@ -92,7 +91,6 @@ impl Wiring for Bench {
                 hangs: place.workspace.join("hangs"),
             }),
             secrets: self.secrets.clone(),
-            window: scenario.model.context_window,
         }))
     }
 }
@@ -127,7 +125,6 @@ impl Parts for BenchParts {
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, WiringError> {
-        let _ = self.window;
         Ok(Arc::clone(&self.model) as Arc<dyn Model>)
     }
 

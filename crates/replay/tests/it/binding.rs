@@ -465,6 +465,21 @@ async fn what_is_left_over_is_told_by_session() {
 }
 
 #[tokio::test]
+async fn a_child_that_never_came_is_told_with_who_has_started_it() {
+    let calls = [("x", "look"), ("a", "subagent_fork")];
+    let results = vec![result(1, "x", None), result(1, "a", None)];
+    let scripts = family(parent(&turn(1, &calls, results)), &TWO[..1]);
+    assert_eq!(
+        lines(&scripts.unconsumed()),
+        [
+            "session `main` never made a model call; its script has 1",
+            "session `main.1` never made a model call; its script has 1, and in the recording `main` has started it with \
+             the tool `subagent_fork`",
+        ]
+    );
+}
+
+#[tokio::test]
 async fn another_process_goes_on_where_one_has_died() {
     let calls = [("a", "delegate")];
     let mut rows = turn(1, &calls, vec![result(1, "a", Some("one"))]);

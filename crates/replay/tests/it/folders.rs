@@ -115,7 +115,7 @@ wait = false
     );
     let scenario = folder.load();
     assert_eq!(scenario.about, "All there is.");
-    assert_eq!(scenario.patience, Duration::from_secs(3));
+    assert_eq!(scenario.timeout, Some(Duration::from_secs(3)));
     assert_eq!(scenario.model.parts(), ("demo", "demo-1"));
     assert_eq!(scenario.model.context_window, Some(8000));
     assert_eq!(scenario.settings["sandbox"].as_str(), Some("read-only"));
@@ -214,6 +214,19 @@ wait = false
         ),
     ];
     assert_eq!(scenario.steps, expected);
+}
+
+#[test]
+fn whoever_records_waits_longer_unless_the_scenario_says_how_long() {
+    let waits = |timeout: &str| {
+        let folder = Folder::with(&format!(
+            "{timeout}{HEAD}[[step]]\ndo = \"prompt\"\ntext = \"Hello.\"\n"
+        ));
+        let scenario = folder.load();
+        [false, true].map(|records| scenario.patience(records).as_secs())
+    };
+    assert_eq!(waits(""), [10, 600]);
+    assert_eq!(waits("timeout = 3\n"), [3, 3]);
 }
 
 #[test]

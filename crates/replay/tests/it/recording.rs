@@ -1,5 +1,6 @@
 //! Recording a scenario, and what there is then: it replays, says so when something is another, and can be refreshed.
 
+use offshoot_model::{Chunk, Failure};
 use offshoot_replay::{Existing, RunError, record};
 use serde_json::json;
 
@@ -116,6 +117,22 @@ async fn nothing_is_recorded_of_steps_that_cannot_be_done() {
     let refused = record(folder.path(), Existing::Keep, &reading(), &place, None).await;
     let error = refused.unwrap_err();
     assert_eq!(error.code(), "SCENARIO_HUNG");
+    assert_eq!(folder.files(), ["scenario.toml"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_recorded_of_a_model_that_never_answers() {
+    let folder = Folder::new("[[step]]\ndo = \"prompt\"\ntext = \"Hello.\"\n");
+    let refuses = vec![Chunk::failed(Failure::new("AUTH", "The key is wrong."))];
+    let bench = Bench::saying([("Hello.", refuses)]);
+    let (_dir, place) = scratch();
+    let refused = record(folder.path(), Existing::Keep, &bench, &place, None).await;
+    let error = refused.unwrap_err();
+    assert_eq!(error.code(), "AUTH");
+    assert_eq!(
+        error.to_string(),
+        "nothing was recorded: every turn has failed: The key is wrong."
+    );
     assert_eq!(folder.files(), ["scenario.toml"]);
 }
 

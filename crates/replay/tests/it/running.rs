@@ -292,6 +292,30 @@ async fn subagents_that_start_together_have_the_names_of_their_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_subagent_that_has_been_closed_since_are_there_all_the_same() {
+    let folder = Folder::new(
+        r#"
+[[step]]
+do = "prompt"
+text = "Ask somebody."
+[[step]]
+do = "wait"
+event = "turn/end"
+session = "main.1"
+timeout = 1
+"#,
+    );
+    let task = json!({"prompt": "The task.", "context": "fresh"});
+    let bench = Bench::saying([
+        ("Ask somebody.", calls(&[("call-1", "delegate", task)])),
+        ("The task.", says("Done.")),
+        ("Done.", says("It is done.")),
+    ]);
+    assert_eq!(recorded(&folder, &bench).await.flaws, []);
+    assert_eq!(replayed(&folder).await.flaws, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_compacted() {
     let long = "word ".repeat(3000);
     let steps = format!(
@@ -447,6 +471,42 @@ async fn a_scenario_that_cannot_be_run_says_why() {
         (error.code(), error.to_string()),
         ("BROKEN", "the settings are broken".to_owned())
     );
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_only_in_a_folder_can_be_written_in_its_copy() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = greeting(HELLO).await;
+    folder.write("workspace/in/run.sh", "true\n");
+    let file = folder.path().join("workspace/in/run.sh");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o555)).unwrap();
+    let (_dir, place) = scratch();
+    let (scenario, bench) = (folder.load(), Bench::default());
+    let replayed = Box::pin(replay(&scenario, &bench, &place, None));
+    assert_eq!(replayed.await.unwrap().flaws, []);
+    let copied = fs::metadata(place.join("workspace/in/run.sh")).unwrap();
+    assert_eq!(copied.permissions().mode() & 0o777, 0o755);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recording_that_was_cut_off_in_a_line_is_refused() {
+    let folder = greeting(HELLO).await;
+    let whole = folder.read("sessions/main.jsonl");
+    let lines = whole.lines().count();
+    for (torn, line) in [
+        (&whole[..whole.len() - 9], lines),
+        (&format!("{whole}{{"), lines + 1),
+    ] {
+        folder.write("sessions/main.jsonl", torn);
+        let (_dir, place) = scratch();
+        let (scenario, bench) = (folder.load(), Bench::default());
+        let refused = Box::pin(replay(&scenario, &bench, &place, None)).await;
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), "RECORDING_TORN");
+        let told = format!("main.jsonl`: line {line}: the file is cut off here");
+        assert!(error.to_string().ends_with(&told), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
