@@ -123,7 +123,7 @@ pub(crate) fn handback(
     let handback = of(max_chars)?;
     if of(usize::MAX)?.text() != handback.text() {
         notes.say(&format!(
-            "note: it was cut off at {max_chars} characters; `handback_max_chars` in config.toml says how long it may be"
+            "note: it was cut off, because `handback_max_chars` in config.toml lets it have no more characters than {max_chars}"
         ));
     }
     Ok(handback)

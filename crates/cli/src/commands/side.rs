@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use offshoot_agent::{AgentError, Attached, SessionService, SideError, SideRequest, is_side};
-use offshoot_session::{ForkError, SessionId};
+use offshoot_session::{ForkError, Seq, SessionId};
 use offshoot_store::ReadSession;
 
 use crate::args::Side;
@@ -55,7 +55,8 @@ pub(crate) fn run(
     let (attached, told) = asked.attach(headless.service(), notes)?;
     headless.announce(attached.session());
     notes.say_all(told);
-    if home.store().locate(&stored.header.id).is_err() {
+    let is_at_home = home.store().locate(&stored.header.id).is_ok();
+    if !is_at_home {
         notes.say(&format!(
             "note: {} is not in the home, so nothing can be brought back to it from here",
             text::shorten(stored.header.id.as_str())
@@ -63,13 +64,15 @@ pub(crate) fn run(
     }
     let child = text::quoted(attached.session().id().as_str());
     let exit = headless.answer(attached, &question, turn, out)?;
-    if exit == Exit::Done {
+    if exit == Exit::Done && !notes.are_json() {
         notes.say(&format!(
             "hint: ask on with: offshoot run --session {child} PROMPT"
         ));
-        notes.say(&format!(
-            "hint: bring the answer back with: offshoot merge {child}"
-        ));
+        if is_at_home {
+            notes.say(&format!(
+                "hint: bring the answer back with: offshoot merge {child}"
+            ));
+        }
     }
     Ok(exit)
 }
@@ -132,6 +135,14 @@ impl Asked<'_> {
         is_its && is_side(&child.log) && is_there()
     }
 
+    /// The latest place up to this event at which a side session can begin.
+    fn at_rest_before(&self, cut: Seq) -> Option<Seq> {
+        let before = self.source.stored.log.prefix(cut.after());
+        let at = before.latest_completed_boundary();
+        let request = SideRequest { at, child: None };
+        at.filter(|_| request.cut_in(self.source).is_ok())
+    }
+
     fn refused(&self, error: AgentError) -> Failure {
         let ledger = format!("these are its events: offshoot show {}", self.named);
         match &error {
@@ -141,6 +152,21 @@ impl Asked<'_> {
             AgentError::Side(SideError::CutUnavailable { .. }) => Failure::from(error)
                 .hint("without --at it begins at the last completed turn")
                 .and_hint(ledger),
+            AgentError::NotContinuable(refused) => {
+                let message = format!("a side session could not go on there: {refused}");
+                let earlier = refused.nearest_cut.and_then(|cut| self.at_rest_before(cut));
+                let hint = match (earlier, refused.nearest_cut) {
+                    (Some(earlier), _) => {
+                        format!("begin at an earlier turn, before that: --at {earlier}")
+                    }
+                    (None, Some(cut)) => format!(
+                        "ask in a fork from before that: offshoot run --fork {} --at {cut} PROMPT",
+                        self.named
+                    ),
+                    (None, None) => ledger,
+                };
+                Failure::new(refused.code(), message).hint(hint)
+            }
             AgentError::Side(SideError::ChildExists { child, .. }) => {
                 let child = text::quoted(child.as_str());
                 Failure::from(error).hint(format!(

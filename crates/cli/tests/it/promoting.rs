@@ -64,6 +64,20 @@ fn from_then_on_it_may_act_and_is_told_so() {
 }
 
 #[test]
+fn a_fork_of_it_is_ordinary_too_whatever_waits_in_it() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([]);
+    with_side(&home, &server);
+    server.push(Reply::text("It scatters."));
+    drop(side(&home, &server, &["aside", "--child", "deeper", "How?"]).success());
+    drop(run(&home, ["merge", "deeper"]).success());
+    drop(run(&home, ["promote", "aside"]).success());
+    drop(run(&home, ["fork", "aside", "--id", "fork"]).success());
+    assert_eq!(marks(&events(&home, "fork")), ["framing", "promote"]);
+    assert_sound(&home);
+}
+
+#[test]
 fn programs_get_the_event() {
     let home = TestHome::new();
     let server = ScriptedModelServer::start([]);

@@ -365,6 +365,22 @@ fn ctrl_c_stops_a_recording_and_nothing_is_written() {
 }
 
 #[test]
+fn ctrl_c_waits_for_no_part_that_runs_in_another_process() {
+    let home = TestHome::new();
+    let dir = folder(&home, "dying");
+    let dies = format!("{READING}[[step]]\ndo = \"kill\"\n");
+    put(&dir.join("scenario.toml"), &dies);
+    let server = ScriptedModelServer::start([Reply::text("Never.").stalled_after(1)]);
+    let args = ["record", dir.to_str().unwrap()];
+    let recording = Background::command(&home, &server, &args);
+    arrived(&server, 1);
+    recording.signal("-INT");
+    let (code, _, said) = recording.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!(files(&dir), ["scenario.toml"]);
+}
+
+#[test]
 fn what_runs_leave_can_be_kept() {
     let home = TestHome::new();
     let dir = reading(&home);

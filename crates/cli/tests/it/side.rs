@@ -73,6 +73,22 @@ pub(crate) fn ids(home: &TestHome) -> Vec<String> {
 }
 
 #[test]
+fn a_program_is_not_told_what_a_person_may_do_next() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([]);
+    let parent = conversation(&home, &server, &[("Which colour?", "Blue.")]);
+    server.push(Reply::text("Because of the sky."));
+    let asked = [&parent, "--child", "aside", "--json", "Why blue?"];
+    let output = side(&home, &server, &asked).success();
+    let notes = output.stderr_text();
+    let [session, note] = &notes.lines().collect::<Vec<_>>()[..] else {
+        panic!("more or fewer notes: {output}");
+    };
+    assert_eq!(*session, r#"{"type":"note","message":"session aside"}"#);
+    assert!(note.contains("a side session of"), "{output}");
+}
+
+#[test]
 fn a_question_is_answered_in_a_fork_and_the_session_stays_as_it_is() {
     let home = TestHome::new();
     let server = ScriptedModelServer::start([]);
@@ -393,6 +409,38 @@ fn it_says_which_files_have_changed_behind_its_cut() {
 }
 
 #[test]
+fn a_provider_gets_the_same_bytes_as_from_the_session_whatever_has_changed_meanwhile() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([]);
+    work(&home);
+    crate::support::file(&home, "work/AGENTS.md", "Be kind.\n");
+    let turns = [("Which colour?", "Blue."), ("And the door?", "Red.")];
+    let parent = conversation(&home, &server, &turns);
+    crate::support::file(&home, "work/AGENTS.md", "Be brief.\n");
+    server.push(Reply::text("So it is."));
+    let args = [&*parent, "--sandbox", "read-only", "Why red?"];
+    drop(side(&home, &server, &args).success());
+    let [_, asked, aside] = &server.requests()[..] else {
+        panic!("three requests")
+    };
+    let text = |request: &CapturedRequest| String::from_utf8(request.body.to_vec()).unwrap();
+    let (asked, aside) = (text(asked), text(aside));
+    // In what is said, quotation marks are escaped: these are the members.
+    let parts = |body: &str| {
+        let (messages, tools) = body.split_once(r#"],"tools":["#).unwrap();
+        (messages.to_owned(), tools.to_owned())
+    };
+    let ((said, tools), (said_aside, tools_aside)) = (parts(&asked), parts(&aside));
+    assert_eq!(tools_aside, tools);
+    let own = said_aside.strip_prefix(&*said);
+    let own = own.unwrap_or_else(|| panic!("{said}\n\n{said_aside}"));
+    assert!(
+        own.contains("Be brief.") && !own.contains("Be kind."),
+        "{own}"
+    );
+}
+
+#[test]
 fn who_goes_on_with_a_side_session_is_told_what_it_is() {
     let home = TestHome::new();
     let server = ScriptedModelServer::start([]);
@@ -495,7 +543,6 @@ fn a_session_file_can_be_asked_about_too() {
     note: session-demo is not in the home, so nothing can be brought back to it from here
     tokens: 14 in, 5 out, 3 from the cache
     hint: ask on with: offshoot run --session aside PROMPT
-    hint: bring the answer back with: offshoot merge aside
     ");
     assert_eq!(fs::read(demo()).unwrap(), before);
 }

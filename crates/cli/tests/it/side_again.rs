@@ -4,9 +4,10 @@ use std::fs;
 
 use insta::assert_snapshot;
 use offshoot_test_support::{Reply, ScriptedModelServer, TestHome};
+use serde_json::{Value, json};
 
 use crate::side::{assert_sound, conversation, ids, marks, side};
-use crate::support::{Background, Fifo, arrived, demo, events, seen, work};
+use crate::support::{Background, Fifo, arrived, demo, events, file, fixture, seen, work};
 
 #[test]
 fn the_same_id_again_goes_on_with_the_same_side_session() {
@@ -196,4 +197,60 @@ fn a_bad_cut_of_a_file_makes_no_home() {
     );
     assert_eq!(output.code(), Some(1));
     assert!(home.bytes_of_tree().is_empty());
+}
+
+#[test]
+fn what_no_provider_would_accept_begins_no_side_session() {
+    let home = TestHome::new();
+    let server = ScriptedModelServer::start([]);
+    let broken = fixture("closed-step.jsonl");
+    let lines = fs::read_to_string(&broken).unwrap();
+    // A turn that went well, and then the one with the call without a result.
+    let mut rows: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let well = [
+        json!({"type": "turn/start", "seq": 0, "time": 1, "data": {"turn": 1}}),
+        json!({"type": "turn/end", "seq": 1, "time": 1, "data": {"turn": 1, "reason": {"kind": "completed"}}}),
+    ];
+    for row in &mut rows[1..] {
+        row["seq"] = json!(row["seq"].as_u64().unwrap() + 2);
+        row["data"]["turn"] = json!(2);
+    }
+    rows.splice(1..1, well);
+    let rows: Vec<String> = rows.iter().map(Value::to_string).collect();
+    let second = file(&home, "second.jsonl", rows.join("\n") + "\n");
+    let mut all = String::new();
+    for (source, at) in [
+        (&broken, None),
+        (&broken, Some("6")),
+        (&second, None),
+        (&second, Some("3")),
+    ] {
+        let mut args = vec![source.to_str().unwrap(), "Why?"];
+        args.extend(at.iter().flat_map(|at| ["--at", at]));
+        let output = side(&home, &server, &args).replacing(source.to_string_lossy(), "[source]");
+        assert!(output.stdout.is_empty(), "{output}");
+        let said = output.stderr_text();
+        all.push_str(&format!("{}\n\n", said.trim_end()));
+    }
+    assert_snapshot!(all, @"
+    error: a side session could not go on there: event 7 closed a step although the tool call `call_weigh` had no result; a provider refuses such a conversation
+    hint: ask in a fork from before that: offshoot run --fork [source] --at 6 PROMPT
+
+    error: a side session could not go on there: event 7 closed a step although the tool call `call_weigh` had no result; a provider refuses such a conversation
+    hint: ask in a fork from before that: offshoot run --fork [source] --at 6 PROMPT
+
+    error: a side session could not go on there: event 9 closed a step although the tool call `call_weigh` had no result; a provider refuses such a conversation
+    hint: begin at an earlier turn, before that: --at 1
+
+    error: a side session could not go on there: event 9 closed a step although the tool call `call_weigh` had no result; a provider refuses such a conversation
+    hint: begin at an earlier turn, before that: --at 1
+    ");
+    assert!(home.bytes_of_tree().is_empty(), "nothing was made");
+    server.push(Reply::text("It is."));
+    let args = [second.to_str().unwrap(), "--at", "1", "Is it?"];
+    let answered = side(&home, &server, &args).success();
+    assert_eq!(answered.stdout_text(), "It is.\n");
 }

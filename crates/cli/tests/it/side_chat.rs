@@ -102,7 +102,7 @@ fn a_note_can_be_said_and_mistakes_cost_nothing() {
     ----- stderr -----
     session session-[uuid], with openai/scripted-1; /help lists what there is besides talking
     error: session `session-[uuid]` is not a side session
-    hint: `offshoot ls` marks side sessions with `(side)`
+    hint: /side goes into one; /tree shows those that are there
     error: this is no side session
     hint: /switch ID goes on in another session; /tree shows some
     tokens: 14 in, 5 out, 3 from the cache

@@ -462,3 +462,68 @@ fn a_project_can_lower_the_limits_and_not_raise_them() {
     tokens: 28 in, 10 out, 6 from the cache
     "#);
 }
+
+#[test]
+fn what_a_subagent_has_changed_is_read_again_before_it_is_edited() {
+    let home = TestHome::new();
+    let file = work(&home).join("a.txt");
+    #[expect(clippy::disallowed_methods, reason = "an input of a test is no log")]
+    fs::write(&file, "one\n").unwrap();
+    let reads = |id| Reply::tool_calls([(id, "read", r#"{"file_path":"a.txt"}"#)]);
+    let edits = |id, new: &str| {
+        let arguments = json!({"file_path": "a.txt", "old_string": "one", "new_string": new});
+        Reply::tool_calls([(id, "edit", arguments.to_string().as_str())])
+    };
+    let server = ScriptedModelServer::start([
+        reads("call_1"),
+        delegate("call_2", &json!({"prompt": "Make it one and two."})),
+        reads("call_c"),
+        edits("call_d", "one two"),
+        Reply::text("It is."),
+        edits("call_3", "none"),
+        Reply::text("I was told so."),
+    ]);
+    let output = turn(&home, &server)
+        .args(["--output", "json", "Work."])
+        .run()
+        .success();
+    let rows = json_lines(&output).0;
+    let codes: Vec<&Value> = of_type(&rows, "tool/result")
+        .into_iter()
+        .map(|result| &result["data"]["error"]["code"])
+        .collect();
+    assert_eq!(codes, [&json!(null), &json!(null), &json!("FS_STALE")]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one two\n");
+    assert_sound(&home);
+}
+
+#[test]
+fn what_a_model_calls_a_subagent_does_not_move_the_cursor_of_who_reads_it() {
+    for more in [json!({}), json!({"run_in_background": true})] {
+        let home = TestHome::new();
+        let mut arguments =
+            json!({"prompt": "\u{1b}]0;Count\u{7}.", "label": "\u{1b}[2J\r\ncounts\u{9b}"});
+        let members = arguments.as_object_mut().unwrap();
+        members.extend(more.as_object().unwrap().clone());
+        let waits = members.len() == 2;
+        let mut replies = vec![
+            delegate("call_1", &arguments),
+            Reply::text("Three.").asked("\u{1b}]0;Count\u{7}."),
+            Reply::text("Three it is.").asked("How many?"),
+        ];
+        if !waits {
+            replies.push(Reply::text("Three it is.").asked("How many?"));
+        }
+        let server = ScriptedModelServer::start(replies);
+        let output = turn(&home, &server).arg("How many?").run().success();
+        let listed = run(&home, ["ls", "--tree"]).success();
+        let shown = run(&home, ["show", &parent(&home)]).success();
+        for output in [output, listed, shown] {
+            let seen = output.to_string();
+            assert!(
+                !seen.chars().any(|c| c.is_control() && c != '\n'),
+                "{seen:?}"
+            );
+        }
+    }
+}

@@ -45,7 +45,13 @@ impl Chat<'_> {
             note,
             max_chars,
             Notes::new(false),
-        )?;
+        );
+        let handback = handback.map_err(|failure| match failure.code {
+            "NOT_A_SIDE_SESSION" => {
+                failure.hint("/side goes into one; /tree shows those that are there")
+            }
+            _ => failure,
+        })?;
         let merged = self.service.merge(&handback).await;
         let merged = merged.map_err(|error| Failure::from(error).of_parent())?;
         self.live.say(&merge::told(&handback, merged));
