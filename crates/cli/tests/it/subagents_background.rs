@@ -28,8 +28,9 @@ fn a_run_waits_for_what_goes_on_in_the_background_and_for_the_turn_that_it_bring
     ]);
     let mut running = Background::command(&home, &server, &["run", "How many?"]);
     running.until_said("has started");
-    // The child has asked, and so has its parent behind the call.
+    // The child has asked, and its parent has nothing more to do but to wait.
     arrived(&server, 3);
+    turn_has_ended(&home);
     gate.release();
     let (code, out, said) = running.end();
     assert_eq!((code, &*out), (Some(0), "Three it is.\n"), "{said}");
@@ -44,6 +45,13 @@ fn a_run_waits_for_what_goes_on_in_the_background_and_for_the_turn_that_it_bring
     let rows = events(&home, &parent(&home));
     assert_eq!(of_type(&rows, "turn/end").len(), 2);
     assert_sound(&home);
+}
+
+/// Waits until a turn of the parent has ended, as another process sees it.
+fn turn_has_ended(home: &TestHome) {
+    while of_type(&events(home, &parent(home)), "turn/end").is_empty() {
+        std::thread::yield_now();
+    }
 }
 
 /// A subagent in the background whose command says that it runs, and where its process is, and waits for ever.
